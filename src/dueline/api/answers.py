@@ -266,9 +266,18 @@ class Policy(msgspec.Struct, frozen=True):
     by_worker: list[str]
 
 
+class Expansion(msgspec.Struct, frozen=True):
+    """How far a topic's expansion is: its old partitions, and how many of the 1,024 cells of ids still have jobs there.
+    Calls with ids of other cells go to the new partitions only."""
+
+    old_partitions: int
+    cells: int
+
+
 class Topic(msgspec.Struct, frozen=True):
     """A topic's counts and policy. The policy is kept as the server wrote it; its `by_worker` names the fields that a
-    worker set. `version` changes with the policy, the paused flag and the push target."""
+    worker set. `version` changes with the policy, the partitions, the paused flag and the push target. `expansion`:
+    null unless partitions were added and old ones still hold jobs."""
 
     topic: str
     counts: Counts
@@ -281,6 +290,7 @@ class Topic(msgspec.Struct, frozen=True):
     policy: dict[str, Any] = {}
     version: int | None = None
     push: bool = False
+    expansion: Expansion | None = None
 
 
 class TopicPage(msgspec.Struct, frozen=True):

@@ -107,7 +107,7 @@ OPERATIONS: tuple[Operation, ...] = (
               errors=("not_found",)),
     Operation("PUT", T, "put_topic", Right.MANAGE, TOPICS, "Set a topic's policy", (a.Topic,), r.PutTopic,
               success=(200, 201),
-              errors=("version_mismatch",),
+              errors=("version_mismatch", "expanding"),
               example={"lease_ms": 60000, "max_attempts": 5, "retry": {"ladder": ["2m", "10m", "1h"]}}, audited=True),
     Operation("DELETE", T, "delete_topic", Right.MANAGE, TOPICS, "Delete a topic that holds no jobs", (a.TopicDeleted,),
               errors=("not_found", "topic_not_empty"), audited=True),

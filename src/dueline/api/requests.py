@@ -241,7 +241,8 @@ class OnDead(Request, frozen=True, kw_only=True):
 
 
 class PutTopic(Request, frozen=True, kw_only=True):
-    """The whole policy of a topic; null or missing = server default. `partitions` only when the topic is new."""
+    """The whole policy of a topic; null or missing = server default. `partitions`: at least as many as the topic
+    has; null or missing = as many."""
 
     set_by: (
         Annotated[

@@ -164,6 +164,7 @@ _HINTS = {
     "id_exists": "the id is taken: use --on-conflict keep or replace, or another id",
     "version_mismatch": "it has changed meanwhile: read it again with `dueline get`",
     "topic_not_empty": "see what it holds with `dueline list` and `dueline dead list`",
+    "expanding": "see how far it is with `dueline topic`; old jobs must end, dead ones be revived or purged",
     "store_full": "finish, cancel or purge jobs, or give the store more room",
     "bad_answer": "check --url: the answer does not come from a Dueline server",
     "no_route": "check --url, or the server is older than this command",

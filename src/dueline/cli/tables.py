@@ -252,6 +252,8 @@ def topic(t: r.Topic, now_ms: int) -> Table:
         "waiters": t.waiters,
         "partitions": t.partitions,
     }
+    if t.expansion is not None:
+        rows["old partitions"] = f"{t.expansion.old_partitions}, with jobs of {t.expansion.cells} of 1,024 cells"
     if t.paused:
         rows["paused"] = "until resumed" if t.paused_until_ms is None else f"until {moment(t.paused_until_ms, now_ms)}"
     by_worker = t.policy.get("by_worker") or ()

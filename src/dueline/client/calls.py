@@ -210,7 +210,7 @@ def topic(name: str) -> Call[r.Topic]:
 
 
 def set_topic(name: str, policy: Mapping[str, Any]) -> Call[r.Topic]:
-    """Set the whole policy (and `partitions` of a new topic); omitted fields go back to the server's defaults."""
+    """Set the whole policy (and add `partitions`); omitted fields go back to the server's defaults."""
     return Call("put_topic", r.Topic, (name,), policy)
 
 

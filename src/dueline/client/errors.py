@@ -5,7 +5,7 @@
     ├── NotAllowed                unauthorized forbidden egress_refused
     ├── NotFound                  not_found no_route
     ├── Conflict                  id_exists version_mismatch lease_lost job_leased already_done topic_not_empty
-    │                             too_many_tokens
+    │                             expanding too_many_tokens
     │   ├── IdExists ├── VersionMismatch ├── LeaseLost ├── JobLeased └── AlreadyDone
     ├── RateLimited               rate_limited
     ├── StoreFull                 store_full
@@ -176,6 +176,7 @@ STATUS_OF_CODE: dict[str, int] = {
     "job_leased": 409,
     "already_done": 409,
     "topic_not_empty": 409,
+    "expanding": 409,
     "too_many_tokens": 409,
     "rate_limited": 429,
     "store_down": 503,

@@ -57,8 +57,9 @@ class TopicApi(TokenApi):
         by_worker: Sequence[str] = (),
     ) -> Call[r.Topic]:
         """Set the whole policy of a topic: omitted fields go back to the server's defaults. It applies to jobs that are
-        sent from now on. `on_dead`: the topic or URL that dead jobs are forwarded to. `partitions` can be set for new
-        topics only.
+        sent from now on. `on_dead`: the topic or URL that dead jobs are forwarded to. `partitions`: at least as
+        many as the topic has. They can be added while it is used, but not taken away; raises Conflict (expanding) until
+        the partitions that it had before are empty.
 
         `version`: raises VersionMismatch if the topic has changed since. `by_worker`: the fields that remain owned by a
         worker, in the form that `Topic.policy` shows. `set_by="worker"`: changes only fields that are unset or owned by

@@ -40,21 +40,27 @@ class BulkCalls:
         listing and the cancel. The groups are therefore listed again after each cancel, until no item that existed at
         the call is left in any group.
         """
-        partition = topic.partition_of(key)
         matched: set[str] = set()
         cancelled: set[str] = set()
-        for _ in range(LOOKS):
-            groups = await self._groups(partition, key)
-            matched.update(groups)
-            free = [id for id, state in groups.items() if state is not State.LEASED]
-            if dry_run or not free:
-                break
-            for start in range(0, len(free), STEP):
-                some = free[start : start + STEP]
-                done = await self._store.cancel(partition, some, spare=Spare.LEASED)
-                cancelled.update(id for id, one in zip(some, done, strict=True) if one.code is Code.OK)
+        for partition in topic.partitions_of_key(key):
+            for _ in range(LOOKS):
+                groups = await self._groups(partition, key)
+                matched.update(groups)
+                free = [id for id, state in groups.items() if state is not State.LEASED]
+                if dry_run or not free:
+                    break
+                cancelled.update(await self._cancel_free(partition, free))
         topic.count("cancelled", len(cancelled))
         return Bulk(len(matched), len(cancelled), dry_run)
+
+    async def _cancel_free(self, partition: Partition, ids: Sequence[str]) -> list[str]:
+        """Cancel groups, except those that were leased in the meantime. Returns the ids of the cancelled ones."""
+        cancelled: list[str] = []
+        for start in range(0, len(ids), STEP):
+            some = ids[start : start + STEP]
+            done = await self._store.cancel(partition, some, spare=Spare.LEASED)
+            cancelled += (id for id, one in zip(some, done, strict=True) if one.code is Code.OK)
+        return cancelled
 
     async def _groups(self, partition: Partition, key: str) -> dict[str, State]:
         found: dict[str, State] = {}

@@ -113,6 +113,13 @@ class Bulk(msgspec.Struct, frozen=True):
     complete: bool = True
 
 
+class ExpansionView(msgspec.Struct, frozen=True):
+    """How far the expansion of a topic is: its old partitions, and the cells of which they still hold jobs."""
+
+    old_partitions: int
+    cells: int
+
+
 class TopicView(msgspec.Struct, frozen=True):
     """A topic's counts, summed over its partitions, and its policy. paused_until_ms None: not paused, or paused without
     an end."""
@@ -135,10 +142,11 @@ class TopicView(msgspec.Struct, frozen=True):
     push: bool
     dead_by_reason: dict[str, int]
     bands: tuple[int, ...] = ()  # scheduled jobs by how soon they are due, if requested
+    expansion: ExpansionView | None = None  # None: all jobs are in the current partitions
 
 
 class TopicPatch(msgspec.Struct, frozen=True):
-    """PUT of a topic: the whole policy. `partitions` is allowed only for a new topic. `version`: apply only if the
+    """PUT of a topic: the whole policy. `partitions`: at least as many as the topic has. `version`: apply only if the
     config still has this version.
 
     `of_worker`: a worker sends this; it changes only fields that are unset or were set by a worker

@@ -8,17 +8,18 @@ the change.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec.structs import replace
 
 from .checks import Checks, within
-from .commands import TopicPatch, TopicView
+from .commands import ExpansionView, TopicPatch, TopicView
 from .directory import DIRECTORY_PAGE, TopicEntry
 from .errors import Conflict, InvalidField, NotFound, VersionMismatch
 from .limits import INTERNAL_NAMESPACE, LAST_MS
 from .on_dead import check_on_dead
 from .policy import with_worker
+from .push_checks import check_spread
 from .push_target import limits_of
 from .store import Control, Stats, Store
 from .topic_changes import TopicChanges
@@ -38,6 +39,7 @@ class TopicControl:
         self._changes = changes
         self._waiters = waiters
         self._checks = checks
+        self.advance: Callable[[Topic], Awaitable[ExpansionView | None]] | None = None  # of engine.expansion
 
     async def set(self, namespace: str, name: str, patch: TopicPatch) -> tuple[TopicView, bool]:
         """Replace the policy, or merge a worker's into it. Returns the view and whether the topic is new.
@@ -50,18 +52,23 @@ class TopicControl:
                 "the topics of this namespace share their partitions, so a topic cannot set them", "partitions"
             )
 
+        if patch.partitions is not None:
+            await self._advanced(await self._topics.load(namespace, name))  # an expansion may be over by now
+
         def change(config: TopicConfig, is_new: bool) -> TopicConfig:
-            partitions = config.partitions if patch.partitions is None else patch.partitions
-            if partitions != config.partitions and not is_new:
-                raise InvalidField(
-                    f"the topic has {config.partitions}; this can only be set for a new one", "partitions"
-                )
+            map = config.map if patch.partitions is None else config.map.expanded(patch.partitions)
+            if map != config.map and config.push is not None:
+                check_spread(config.push, len(map.numbers))
             policy = with_worker(config.policy, patch.policy) if patch.of_worker else patch.policy
-            wanted = replace(config, policy=policy, partitions=partitions)
+            wanted = replace(config, policy=policy, map=map)
             return config if patch.of_worker and wanted == config else wanted
 
         topic, is_new = await self.change(namespace, name, change, patch.version)
         return await self._view(topic), is_new
+
+    async def _advanced(self, topic: Topic) -> ExpansionView | None:
+        """How far the topic's expansion is, if there is one. Ends it if the old partitions are empty."""
+        return await self.advance(topic) if topic.old and self.advance is not None else None
 
     async def pause(self, namespace: str, name: str, until_ms: int | None) -> None:
         """Deliver nothing until that time, or until resumed. Sends are accepted and leases stay valid."""
@@ -115,8 +122,10 @@ class TopicControl:
             if not entry.version:
                 return topic  # without a config there is nothing to pass to partitions
             config = unpack_config(entry.config)
-            controls = _controls(config, entry.version)
-            await asyncio.gather(*map(self._store.control, topic.partitions, controls))
+            controls = list(zip(topic.numbered(config.map.numbers), _controls(config, entry.version), strict=True))
+            # The old partitions first, so that no more jobs are in flight than the topic's limit allows.
+            for some in (controls[: config.map.old], controls[config.map.old :]):
+                await asyncio.gather(*(self._store.control(*one) for one in some))
             newest = await self._store.directory.topic(entry.namespace, entry.topic)
             if newest is None or newest.version <= entry.version:
                 self._changes.tell((entry.namespace, entry.topic), entry.version, None if newest is None else config)
@@ -174,13 +183,14 @@ class TopicControl:
         return found, after
 
     async def _view(self, topic: Topic, bands_ms: Sequence[int] = ()) -> TopicView:
+        expansion = await self._advanced(topic)
         stats = await asyncio.gather(*(self._store.stats(partition, bands_ms) for partition in topic.partitions))
         if any((one.paused_until_ms or 0) != _paused_ms(topic, one.now_ms) for one in stats):
             await self._complete(topic)
         waiters = self._waiters.count_on(topic.partitions)
         if not waiters and not self._waiters.counts_as_waiting(topic.partitions):
             waiters = int(any(one.waiting for one in stats))
-        return view_of(topic, stats, waiters)
+        return view_of(topic, stats, waiters, expansion)
 
     async def _complete(self, topic: Topic) -> None:
         """A partition differs from the config. If the config is still this one, its writer died: finish the update."""
@@ -194,8 +204,8 @@ class TopicControl:
 def _controls(config: TopicConfig, version: int) -> list[Control]:
     """The settings for each partition."""
     return [
-        Control(config.paused_until_ms, max_in_flight=in_flight, rate_per_s=rate_per_s, policy_version=version)
-        for in_flight, rate_per_s in limits_of(config.push, config.partitions)
+        Control(config.paused_until_ms, in_flight, rate_per_s, version, closed=place < config.map.old)
+        for place, (in_flight, rate_per_s) in enumerate(limits_of(config.push, len(config.map.numbers)))
     ]
 
 
@@ -204,7 +214,7 @@ def _paused_ms(topic: Topic, now_ms: int) -> int:
     return until_ms if until_ms > now_ms else 0
 
 
-def view_of(topic: Topic, stats: list[Stats], waiters: int) -> TopicView:
+def view_of(topic: Topic, stats: list[Stats], waiters: int, expansion: ExpansionView | None) -> TopicView:
     """The sum over the partitions. `waiters` counts those of this process; if it has none but another process does,
     the view shows 1."""
     nexts = [one.next_due_at_ms for one in stats if one.next_due_at_ms is not None]
@@ -227,10 +237,11 @@ def view_of(topic: Topic, stats: list[Stats], waiters: int) -> TopicView:
         waiters=waiters,
         paused=paused_until_ms > 0,
         paused_until_ms=paused_until_ms if 0 < paused_until_ms < LAST_MS else None,
-        partitions=len(topic.partitions),
+        partitions=topic.map.count,
         policy=topic.config.policy,
         version=topic.version,
         push=topic.config.push is not None,
         dead_by_reason=reasons,
         bands=tuple(map(sum, zip(*(one.bands for one in stats), strict=True))),
+        expansion=expansion,
     )

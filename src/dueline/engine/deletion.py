@@ -51,13 +51,15 @@ class TopicDeletion:
             counts = {state: getattr(view, state) for state in ("scheduled", "ready", "leased", "dead")}
             if any(counts.values()):
                 raise TopicNotEmpty(f"the topic holds jobs ({_counted(counts)}): finish, cancel or purge them first")
+            topic = await self._topics.load(namespace, name)
+            for state in FORGOTTEN:
+                await self._bulk.purge(topic, Filter(state=state), dry_run=False)
+            await self._control.topic(namespace, name)  # ends an expansion whose old partitions are empty now
             entry = await self._store.directory.topic(namespace, name)
             if entry is None:
                 raise NotFound(f'there is no topic "{name}"')
             topic = self._topics.apply((namespace, name), entry)
-            for state in FORGOTTEN:
-                await self._bulk.purge(topic, Filter(state=state), dry_run=False)
-            if await self._remove(entry, topic):
+            if not topic.old and await self._remove(entry, topic):
                 if unpack_config(entry.config).push is not None:
                     await self._store.pushes.reset(namespace, name)
                 self._changes.tell((namespace, name), entry.version, None)
@@ -65,9 +67,12 @@ class TopicDeletion:
         raise TopicNotEmpty("the topic is in use, or it holds broken jobs; `dueline fsck` lists those")
 
     async def _remove(self, entry: TopicEntry, topic: Topic) -> bool:
-        """Remove the topic. Returns False if it was used in the meantime; its partitions then get their config back."""
-        partitions = topic.partitions
-        for partition in partitions:
+        """Remove the topic. Returns False if it was used in the meantime; its partitions then get their config back.
+
+        Partition 0 of an expanded topic holds no jobs. It stays closed until the topic is removed: if it were open, a
+        process that knows no config of the topic could store a job there, and nobody would pull it."""
+        partitions = topic.numbered(topic.map.ever)
+        for partition in partitions[1 if topic.map.first else 0 :]:
             if not await self._store.retire(partition, True):
                 return await self._kept(entry)
         directory, key = self._store.directory, (entry.namespace, entry.topic)

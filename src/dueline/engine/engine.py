@@ -25,6 +25,7 @@ from .control import TopicControl
 from .deletion import TopicDeletion
 from .directory import TopicChange
 from .errors import Draining, DuelineError
+from .expansion import Expansions
 from .forwarder import Forwarder
 from .job import ENDED, LIVE, Job, LeasedJob, Partition, State
 from .job_calls import JobCalls
@@ -76,6 +77,8 @@ class Engine:
         self._waiters = Waiters(store, timer, limits.max_waiters)
         self._changes = TopicChanges(store, self._topics, timer, round_s)
         self._control = TopicControl(store, self._topics, self._changes, self._waiters, self._checks)
+        self._expansions = Expansions(store, self._topics, self._control, timer, round_s)
+        self._control.advance = self._expansions.advance
         self._pushes = PushControl(store, self._control, self._checks)
         self._jobs = JobCalls(store, self._topics, self._checks)
         self._bulk = BulkCalls(store, timer.time)
@@ -91,7 +94,7 @@ class Engine:
         self._draining = False
         self._drained = asyncio.Event()
         self._time_s = timer.time
-        self._topics.widened = self._waiters.widened
+        self._topics.moved = self._moved
         self._waiters.outdated = self._reload
         store.events = self
 
@@ -103,6 +106,7 @@ class Engine:
     async def start(self) -> None:
         self._cleaner.start()
         self._forwarder.start()
+        self._expansions.start()
         self._changes.follow(self._forwarder)
 
     async def drain(self) -> None:
@@ -117,6 +121,7 @@ class Engine:
         await self._waiters.stop()
         await self._changes.stop()
         await self._cleaner.stop()
+        await self._expansions.stop()
         await self._forwarder.stop()
         await self._registrar.stop()
         await self._topics.stop()
@@ -137,6 +142,10 @@ class Engine:
 
     def topic_changed(self, change: TopicChange | None) -> None:
         self._changes.announced(change)
+
+    def _moved(self, topic: Topic, before: Sequence[Partition]) -> None:
+        self._waiters.moved(topic, before)
+        self._expansions.wake()
 
     def _reload(self, topic: Topic) -> None:
         """A partition of the topic has another config than this process. Read the directory's, but not all the time: if
@@ -205,12 +214,11 @@ class Engine:
 
     async def give_back(self, namespace: str, jobs: Sequence[LeasedJob]) -> None:
         """Release jobs whose answer could not be written, without costing an attempt."""
-        by_partition: dict[Partition, list[LeasedJob]] = {}
+        by_topic: dict[str, list[LeasedJob]] = {}
         for job in jobs:
-            topic = await self._topic(namespace, job.topic)
-            by_partition.setdefault(topic.partition_of(job.id), []).append(job)
-        for partition, some in by_partition.items():
-            await self._waiters.give_back(partition, some)
+            by_topic.setdefault(job.topic, []).append(job)
+        for name, some in by_topic.items():
+            await self._waiters.give_back(await self._topic(namespace, name), some)
 
     def undelivered(self, namespace: str, jobs: Sequence[LeasedJob]) -> None:
         """Like `give_back`, for callers that cannot await: the client disconnected before its answer was written."""

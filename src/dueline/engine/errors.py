@@ -20,6 +20,7 @@
     │   ├── JobLeased               job_leased
     │   ├── AlreadyDone             already_done
     │   ├── TopicNotEmpty           topic_not_empty
+    │   ├── Expanding               expanding
     │   └── TooManyTokens           too_many_tokens
     ├── BodyTooLarge                body_too_large
     ├── UnsupportedMediaType        unsupported_media_type
@@ -167,6 +168,12 @@ class TopicNotEmpty(Conflict):
     """The topic holds jobs: finish, cancel or purge them first."""
 
     code = "topic_not_empty"
+
+
+class Expanding(Conflict):
+    """Partitions were added before, and the old ones still hold jobs."""
+
+    code = "expanding"
 
 
 class TooManyTokens(Conflict):

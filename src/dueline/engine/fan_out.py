@@ -7,7 +7,7 @@ its own jobs; the other calls are still made.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
 import msgspec
@@ -15,7 +15,7 @@ import msgspec
 from .errors import DuelineError, UnknownOutcome
 from .job import Partition
 from .limits import BATCH_BYTES, BATCH_JOBS
-from .store import Outcome
+from .store import Code, Outcome
 from .topics import Topic
 
 I = TypeVar("I")  # noqa: E741
@@ -29,17 +29,20 @@ class Batch(msgspec.Struct, Generic[I]):
 
 
 def split(
-    topic: Topic, items: Sequence[I], id_of: Callable[[I], str], bytes_of: Callable[[I], int] | None = None
+    places: Iterable[int],
+    items: Sequence[I],
+    partition_of: Callable[[int], Partition | None],
+    bytes_of: Callable[[I], int] | None = None,
 ) -> dict[Partition, list[Batch[I]]]:
-    """Batches per partition, in the order of the call."""
-    if len(topic.partitions) == 1 and (bytes_of is None or sum(map(bytes_of, items)) <= BATCH_BYTES):
-        starts = range(0, len(items), BATCH_JOBS)
-        batches = [(start, list(items[start : start + BATCH_JOBS])) for start in starts]
-        return {topic.partitions[0]: [Batch(list(range(start, start + len(some))), some) for start, some in batches]}
+    """Batches per partition of the items at these places, in the order of the call. Items without a partition are left
+    out."""
     found: dict[Partition, list[Batch[I]]] = {}
     sizes: dict[Partition, int] = {}
-    for place, item in enumerate(items):
-        partition = topic.partition_of(id_of(item))
+    for place in places:
+        item = items[place]
+        partition = partition_of(place)
+        if partition is None:
+            continue
         batches = found.setdefault(partition, [])
         size = 0 if bytes_of is None else bytes_of(item)
         if not batches or len(batches[-1].items) >= BATCH_JOBS or sizes[partition] + size > BATCH_BYTES:
@@ -66,14 +69,15 @@ async def over_partitions(
     call: Callable[[Partition, Sequence[I]], Awaitable[list[Outcome]]],
     count: Callable[[Sequence[Outcome]], None],
 ) -> list[Outcome]:
-    """The outcomes of `call` in the order of the items. `count` gets those of every store call that was answered.
+    """The outcomes of `call` in the order of the items. `count` gets those of every store call that was answered. An id
+    that its current partition does not hold is looked for in the old one.
 
     A failed store call raises, so that no caller mistakes a failed item for a finished one. If it was the only call,
     its own error is raised; otherwise PartialOutcome, with an error for each of the failed items.
     """
     if not items:
         return []
-    if len(items) <= BATCH_JOBS and (len(items) == 1 or len(topic.partitions) == 1):
+    if len(items) <= BATCH_JOBS and not topic.old and (len(items) == 1 or len(topic.current) == 1):
         results = await call(topic.partition_of(id_of(items[0])), items)
         count(results)
         return results
@@ -89,12 +93,25 @@ async def over_partitions(
                 count(done)
                 found.update(zip(batch.places, done, strict=True))
 
-    await asyncio.gather(*(run(*entry) for entry in split(topic, items, id_of).items()))
+    async def ask(places: Iterable[int], partition_of: Callable[[str], Partition | None]) -> None:
+        parts = split(places, items, lambda place: partition_of(id_of(items[place])))
+        await asyncio.gather(*(run(*entry) for entry in parts.items()))
+
+    await ask(range(len(items)), topic.partition_of)
+    if topic.old:
+        missing = [place for place, done in sorted(found.items()) if _is_missing(done)]
+        await ask(missing, topic.old_partition_of)
     ordered = [found[place] for place in range(len(items))]
     results = [one for one in ordered if isinstance(one, Outcome)]
     if len(results) < len(ordered):
+        if len(ordered) == 1 and isinstance(ordered[0], DuelineError):
+            raise ordered[0]
         raise PartialOutcome(ordered)
     return results
+
+
+def _is_missing(done: Outcome | DuelineError) -> bool:
+    return isinstance(done, Outcome) and done.code is Code.NOT_FOUND
 
 
 def error_for(error: DuelineError, id: str) -> DuelineError:

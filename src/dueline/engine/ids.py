@@ -1,7 +1,7 @@
-"""Makes ids, and maps an id to its partition. No I/O.
+"""Makes ids, and maps an id to its cell. No I/O.
 
 A generated id is a UUIDv7 as 32 hex characters: it sorts by creation time, and the store packs it to 16 bytes.
-Each id hashes to one of 1,024 cells, and a partition holds a range of cells, so cells can later be moved one by one.
+Each id hashes to one of 1,024 cells, and each partition of a topic has a range of cells (engine.partition_map).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def new_id() -> str:
 
 
 def new_id_in(partition: int, partitions: int) -> str:
-    """A new id that belongs to the given partition.
+    """A new id that belongs to the given one of so many partitions.
 
     A CRC over texts of equal length is linear: the effect of changing the last characters does not depend on the
     characters before them. So a table gives the right ending, and no search is needed for any number of partitions.
@@ -49,6 +49,11 @@ def _ends() -> tuple[str, ...]:
     return tuple(found[difference] for difference in range(CELLS))
 
 
-def partition_of(id: str, partitions: int) -> int:
-    """The partition that holds this id."""
-    return 0 if partitions == 1 else (crc32(id.encode()) & (CELLS - 1)) * partitions // CELLS
+def cell_of(text: str) -> int:
+    """The cell of an id or a merge key."""
+    return crc32(text.encode()) & (CELLS - 1)
+
+
+def partition_of(text: str, partitions: int) -> int:
+    """The place among so many partitions of an id or a merge key."""
+    return 0 if partitions == 1 else cell_of(text) * partitions // CELLS

@@ -93,10 +93,7 @@ class JobCalls:
         check_name(id, "id")
 
         async def read() -> Job:
-            [job] = await self._store.read(topic.partition_of(id), (id,))
-            if job is None:
-                raise NotFound("there is no such job")
-            return job
+            return (await self._find(topic, id))[1]
 
         return await self._looked_for(topic, read)
 
@@ -116,13 +113,23 @@ class JobCalls:
             self._checks.body(patch.body, topic.max_body_bytes)
         return await self._looked_for(topic, lambda: self._patched(topic, patch))
 
+    async def _find(self, topic: Topic, id: str, body: bool = True) -> tuple[Partition, Job]:
+        """The job and the partition that holds it. Jobs never move to another one."""
+        for partition in (topic.partition_of(id), topic.old_partition_of(id)):
+            job = None if partition is None else (await self._store.read(partition, (id,), body))[0]
+            if partition is not None and job is not None:
+                return partition, job
+        raise NotFound("there is no such job")
+
     async def _patched(self, topic: Topic, patch: Patch) -> Job:
         if patch.body is not None:
             await self._check_body_may_change(topic, patch.id)
         partition = topic.partition_of(patch.id)
+        if topic.old_partition_of(patch.id) is not None:
+            partition = (await self._find(topic, patch.id, False))[0]
         done = Outcome(Code.VERSION_MISMATCH)
         for _ in range(EDIT_TRIES):
-            [done] = await self._store.edit(partition, (await self._edit_of(topic, patch),))
+            [done] = await self._store.edit(partition, (await self._edit_of(topic, partition, patch),))
             if done.code is not Code.VERSION_MISMATCH or patch.version is not None:
                 break
         _raise_refusal(done)
@@ -133,14 +140,17 @@ class JobCalls:
 
     async def _check_body_may_change(self, topic: Topic, id: str) -> None:
         """Refuse a new body for a merge group, because a group has items instead. A group never becomes a plain job."""
-        [job] = await self._store.read(topic.partition_of(id), (id,), False)
-        if job is not None and job.merge_key is not None:
+        try:
+            _, job = await self._find(topic, id, False)
+        except NotFound:
+            return  # the edit finds out, and looks again
+        if job.merge_key is not None:
             raise InvalidField("a merge group has items, not a body: send with its key to add one", "body")
 
-    async def _edit_of(self, topic: Topic, patch: Patch) -> Edit:
+    async def _edit_of(self, topic: Topic, partition: Partition, patch: Patch) -> Edit:
         if not changes_policy(patch):
             return edit_of(patch, None, patch.version)
-        [job] = await self._store.read(topic.partition_of(patch.id), (patch.id,), False)
+        [job] = await self._store.read(partition, (patch.id,), False)
         if job is None:
             raise NotFound("there is no such job")
         if job.state in ENDED:
@@ -160,9 +170,10 @@ class JobCalls:
         count: Callable[[Sequence[Outcome]], None],
     ) -> list[Outcome]:
         """`over_partitions`, but jobs that are not found are searched again if the topic's partitions have changed."""
+        used, reads = topic.map, self._topics.reads
         results = await over_partitions(topic, items, id_of, call, count)
         missing = [place for place, done in enumerate(results) if done.code is Code.NOT_FOUND]
-        if missing and await self._topics.renewed(topic):
+        if missing and await self._topics.renewed(topic, used, reads):
             again = await over_partitions(topic, [items[place] for place in missing], id_of, call, count)
             for place, done in zip(missing, again, strict=True):
                 results[place] = done
@@ -170,51 +181,55 @@ class JobCalls:
 
     async def _looked_for(self, topic: Topic, ask: Callable[[], Awaitable[Job]]) -> Job:
         """The same for a call on one job that raises NotFound."""
+        used, reads = topic.map, self._topics.reads
         try:
             return await ask()
         except NotFound:
-            if not await self._topics.renewed(topic):
+            if not await self._topics.renewed(topic, used, reads):
                 raise
             return await ask()
 
     async def list(self, topic: Topic, query: Query) -> Page:
-        """One page, partition by partition (all groups of a key are in one). A cursor holds the partition and the
-        store's own cursor in it."""
+        """One page, partition by partition, by their numbers. A cursor holds the number of the partition and the
+        store's own cursor in it. If that partition is gone, because its last job has ended, the next one follows."""
         self._checks.query(query)
-        partitions = topic.partitions if query.merge_key is None else (topic.partition_of(query.merge_key),)
-        partition, cursor = _unpack_cursor(query.cursor, len(partitions))
+        key = query.merge_key
+        partitions = topic.partitions if key is None else tuple(reversed(topic.partitions_of_key(key)))
+        place, cursor = _unpack_cursor(query.cursor, [partition.number for partition in partitions])
         jobs: list[Job] = []
         now_ms = self._store.now_ms()
         for _ in range(LIST_CALLS):
             asked = replace(query, cursor=cursor, limit=query.limit - len(jobs))
-            page = await self._store.list(partitions[partition], asked)
+            page = await self._store.list(partitions[place], asked)
             jobs += page.jobs
             now_ms = page.now_ms
             if page.cursor is not None:
                 cursor = page.cursor
-            elif partition + 1 < len(partitions):
-                partition, cursor = partition + 1, b""
+            elif place + 1 < len(partitions):
+                place, cursor = place + 1, b""
             else:
                 return Page(jobs, None, now_ms)
             if page.cursor is not None or len(jobs) >= query.limit:
                 break
-        return Page(jobs, _pack_cursor(partition, cursor), now_ms)
+        return Page(jobs, _pack_cursor(partitions[place].number, cursor), now_ms)
 
 
 def _pack_cursor(partition: int, cursor: bytes) -> bytes:
     """Adds a checksum, so that only cursors made by a store reach the store."""
-    place = partition.to_bytes(2, "big") + cursor
-    return crc32(place).to_bytes(4, "big") + place
+    packed = partition.to_bytes(4, "big") + cursor
+    return crc32(packed).to_bytes(4, "big") + packed
 
 
-def _unpack_cursor(cursor: bytes, partitions: int) -> tuple[int, bytes]:
+def _unpack_cursor(cursor: bytes, numbers: Sequence[int]) -> tuple[int, bytes]:
+    """The place among these partitions, and the cursor in it."""
     if not cursor:
         return 0, b""
-    place = cursor[4:]
-    partition = int.from_bytes(place[:2], "big")
-    if len(place) < 2 or crc32(place) != int.from_bytes(cursor[:4], "big") or partition >= partitions:
+    packed = cursor[4:]
+    number = int.from_bytes(packed[:4], "big")
+    if len(packed) < 4 or crc32(packed) != int.from_bytes(cursor[:4], "big") or number > numbers[-1]:
         raise InvalidField("is not a cursor of this list", "cursor")
-    return partition, place[2:]
+    place = next(place for place, one in enumerate(numbers) if one >= number)
+    return place, packed[4:] if numbers[place] == number else b""
 
 
 def _counter(topic: Topic, word: Word) -> Callable[[Sequence[Outcome]], None]:

@@ -14,7 +14,7 @@ from ..bounds import MAX_GROUP_ITEMS
 from .checks import Checks
 from .commands import MergeInto, Send
 from .errors import InvalidField
-from .ids import new_id_in, partition_of
+from .ids import new_id_in
 from .limits import check_name
 from .policy import MergePolicy
 from .store import Merge, MergeUpdate
@@ -61,6 +61,5 @@ def _max_bytes(command: Send, topic: Topic) -> int:
 def group_id(key: str, id: str, topic: Topic) -> str:
     """The id for a new group of this key: `id` if it belongs to the key's partition, else a new id that does. So the
     key and the id of a group lead to the same partition."""
-    partitions = len(topic.partitions)
-    partition = partition_of(key, partitions)
-    return id if partition_of(id, partitions) == partition else new_id_in(partition, partitions)
+    place = topic.map.place_of(key)
+    return id if topic.map.place_of(id) == place else new_id_in(place, topic.map.count)

@@ -64,7 +64,7 @@ def check_url(url: str, field: str) -> None:
 
 
 def check_spread(target: PushTarget, partitions: int) -> None:
-    """Each partition needs a concurrency of at least 1."""
+    """Each partition needs a concurrency of at least 1; old partitions count, too."""
     if target.concurrency < partitions:
         raise InvalidField(
             f"the topic has {partitions} partitions and each needs one: must be at least {partitions}", "concurrency"

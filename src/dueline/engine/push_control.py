@@ -34,7 +34,7 @@ class PushControl:
             await self._store.pushes.reset(namespace, topic)
 
         def change(config: TopicConfig, is_new: bool) -> TopicConfig:
-            check_spread(target, config.partitions)
+            check_spread(target, len(config.map.numbers))
             before[:] = [config.push]
             return replace(config, push=target)
 

@@ -1,9 +1,14 @@
-"""Sends: check the command, register the topic, call the store with the cached policy, and retry if it is stale."""
+"""Sends: check the command, register the topic, call the store with the cached policy, and retry if it is stale.
+
+While the topic has old partitions (engine.expansion), a send whose id or merge key may be known there asks the old
+partition first. Only if that one is closed and does not have it (MOVED), the job goes to its current partition.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -19,11 +24,11 @@ from .merging import group_id
 from .registrar import Registrar
 from .replies import RESULTS, refusal
 from .sending import send_item
-from .store import Code, SendItem, SendOutcome, StalePolicy, Store
+from .store import Code, Control, SendItem, SendOutcome, StalePolicy, Store
 from .timer import Timer
 from .topics import Topic, Topics
 
-TRIES = 4
+TRIES = 6
 UNKNOWN_NAMED_ITEM = (
     "The store did not answer in time: the item may have been added. Retry with the same merge.item_id."
 )
@@ -77,7 +82,12 @@ class Sender:
             if command.merge is not None:
                 item = _placed(item, topic)
             try:
-                results = await self._store.send(topic.partition_of(item.id), (item,), version)
+                if topic.old:
+                    results = [await self._stored(topic, command, item, version)]
+                else:
+                    results = await self._store.send(topic.partition_of(item.id), (item,), version)
+                if results[0].code is Code.MOVED:
+                    raise StalePolicy(results[0].version)
             except StalePolicy as stale:
                 [answer] = await self._send_again(topic, [command], [id], stale.version)
             else:
@@ -100,13 +110,13 @@ class Sender:
         """Send from any thread, with a store call that needs no event loop. None: nothing was sent; await `send`.
         Raises the same errors as `send`."""
         topic = self._topics.known(namespace, name)
-        if topic is None or command.merge is not None or self._time_s() >= topic.registered_until_s:
+        if topic is None or topic.old or command.merge is not None or self._time_s() >= topic.registered_until_s:
             return None
         id = new_id() if command.id is None else command.id
         version = topic.version  # read before the item is made, because the loop's thread may load a new policy
         item = send_item(command, id, topic, self._checks, self._now_ms)
         result = store(topic.partition_of(id), item, version)
-        if result is None:
+        if result is None or result.code is Code.MOVED:
             return None
         return Sent(id, topic.name, RESULTS[result.code], result.state, result.due_at_ms, result.version)
 
@@ -146,39 +156,64 @@ class Sender:
         self, topic: Topic, version: int, commands: Sequence[Send], items: Sequence[SendItem]
     ) -> list[Sent | DuelineError]:
         """`version`: of the policy used for the items."""
-        if (
-            len(topic.partitions) == 1
-            and len(items) <= BATCH_JOBS
-            and sum(len(item.body) for item in items) <= BATCH_BYTES
-        ):
-            return await self._send_batch(topic, topic.partitions[0], version, commands, items)
         answers: dict[int, Sent | DuelineError] = {}
 
         async def run(partition: Partition, batch: Batch[SendItem]) -> None:
             own = [commands[place] for place in batch.places]
             some = await self._send_batch(topic, partition, version, own, batch.items)
-            answers.update(zip(batch.places, some, strict=True))
+            answers.update((place, one) for place, one in zip(batch.places, some, strict=True) if one is not None)
 
-        # All batches start at once. The store keeps their order and works on one while the next is prepared.
-        split_items = split(topic, items, lambda item: item.id, lambda item: len(item.body))
-        await asyncio.gather(
-            *(run(partition, batch) for partition, batches in split_items.items() for batch in batches)
-        )
+        async def run_all(partition_of: Callable[[int], Partition | None]) -> None:
+            """Send what has no answer yet. Of what was moved, none is added."""
+            # All batches start at once. The store keeps their order and works on one while the next is prepared.
+            left = [place for place in range(len(items)) if place not in answers]
+            parts = split(left, items, partition_of, lambda item: len(item.body))
+            await asyncio.gather(*(run(partition, batch) for partition, some in parts.items() for batch in some))
+
+        if (
+            len(topic.partitions) == 1
+            and len(items) <= BATCH_JOBS
+            and sum(len(item.body) for item in items) <= BATCH_BYTES
+        ):
+            await run(topic.partitions[0], Batch(list(range(len(items))), list(items)))
+        else:
+            current = [topic.partition_of(item.id) for item in items]
+            if topic.old:
+                old = list(map(partial(_old_partition, topic), commands, items))
+                await run_all(old.__getitem__)
+            await run_all(current.__getitem__)
+        for place in range(len(items)):
+            if place not in answers:
+                again = [commands[place]], [items[place].id]
+                [answers[place]] = await self._send_again(topic, *again, topic.version)
         return [answers[place] for place in range(len(items))]
+
+    async def _stored(self, topic: Topic, command: Send, item: SendItem, version: int) -> SendOutcome:
+        """Ask the old partition if there is one, then the current one."""
+        current, old = topic.partition_of(item.id), _old_partition(topic, command, item)
+        if old is not None:
+            [result] = await self._store.send(old, (item,), version)
+            if result.code is not Code.MOVED:
+                return result
+        [result] = await self._store.send(current, (item,), version)
+        return result
 
     async def _send_batch(
         self, topic: Topic, partition: Partition, version: int, commands: Sequence[Send], items: Sequence[SendItem]
-    ) -> list[Sent | DuelineError]:
-        """One store call. If it fails, each of its jobs gets the error."""
+    ) -> list[Sent | DuelineError | None]:
+        """One store call. If it fails, each of its jobs gets the error. None: the job is moved to another partition."""
         try:
             results = await self._store.send(partition, items, version)
         except StalePolicy as stale:
-            return await self._send_again(topic, commands, [item.id for item in items], stale.version)
+            return [*await self._send_again(topic, commands, [item.id for item in items], stale.version)]
         except DuelineError as error:
             if isinstance(error, StoreFull | Unavailable) and error.done is not None:
                 self._refused(topic.namespace, topic.name, error)
             return [_failure(error, command, item.id) for command, item in zip(commands, items, strict=True)]
-        return [self._answer(topic, item.id, result) for item, result in zip(items, results, strict=True)]
+        return [
+            None if result.code is Code.MOVED else self._answer(topic, item.id, result)
+            for item, result in zip(items, results, strict=True)
+        ]
 
     async def _send_again(
         self, topic: Topic, commands: Sequence[Send], ids: Sequence[str], version: int
@@ -188,7 +223,8 @@ class Sender:
 
         The config is always written to the directory before it is passed to the partitions. If the directory still has
         an older one at the second read, it has lost the newer one. Then the partition's version is used, so that sends
-        can continue.
+        can continue. In the same way, a partition that is closed although the directory has it as a current one was
+        closed for a topic that is gone. It is opened, unless a newer config has closed it in the meantime.
         """
         answers: list[Sent | DuelineError] = []
         for command, id in zip(commands, ids, strict=True):
@@ -199,6 +235,7 @@ class Sender:
         return answers
 
     async def _send_one_again(self, topic: Topic, command: Send, id: str, version: int) -> Sent | DuelineError:
+        closed: tuple[Partition, int] | None = None
         for attempt in range(TRIES):
             if version == 0 < topic.version and self.tell_partitions is not None:
                 # The topic is being deleted. Registering it first keeps it or creates a new one (engine.deletion).
@@ -209,11 +246,17 @@ class Sender:
             item = _placed(send_item(command, id, topic, self._checks, self._now_ms), topic)
             used = topic.version if attempt < 2 else max(topic.version, version)
             try:
-                [result] = await self._store.send(topic.partition_of(item.id), (item,), used)
+                result = await self._stored(topic, command, item, used)
             except StalePolicy as stale:
                 version = stale.version
-            else:
+                continue
+            if result.code is not Code.MOVED:
                 return self._answer(topic, id, result)
+            found = (topic.partition_of(item.id), result.version)
+            if found == closed:
+                await self._store.control(found[0], Control(policy_version=result.version, closed=False))
+            closed = found
+            await self._topics.reread(topic)
         raise Unavailable("the topic's policy is changing; nothing was done")
 
     def _refused(self, namespace: str, name: str, error: DuelineError) -> DuelineError:
@@ -238,9 +281,18 @@ class Sender:
         return Sent(group, topic.name, result_name, result.state, result.due_at_ms, result.version, result.items_count)
 
 
+def _old_partition(topic: Topic, command: Send, item: SendItem) -> Partition | None:
+    """The old partition that may know the id or the key of this send. A new id is known to nobody."""
+    if not topic.old:
+        return None
+    if item.merge is not None:
+        return topic.partitions_of_key(item.merge.key)[1]
+    return None if command.id is None else topic.old_partition_of(item.id)
+
+
 def _placed(item: SendItem, topic: Topic) -> SendItem:
     """The item for the topic's current partitions. Registering the topic may have shown that it has more of them."""
-    if item.merge is None or len(topic.partitions) == 1:
+    if item.merge is None or len(topic.current) == 1:
         return item
     id = group_id(item.merge.key, item.id, topic)
     return item if id == item.id else replace(item, id=id)

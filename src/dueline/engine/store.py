@@ -55,6 +55,7 @@ class Code(IntEnum):
     VERSION_MISMATCH = 15
     BROKEN = 16
     ELSEWHERE = 17  # namespaces with `namespace_ids`: the id is used in another topic
+    MOVED = 18  # send: the partition is closed and does not hold the id; send to the current one
 
 
 class OnConflict(IntEnum):
@@ -124,8 +125,9 @@ class SendItem(msgspec.Struct, frozen=True):
 
 
 class SendOutcome(msgspec.Struct, frozen=True):
-    """code: CREATED KEPT REPLACED APPENDED ID_EXISTS ELSEWHERE. The other fields describe the job that now has the id.
-    For a merge they include the group's id and its number of items."""
+    """code: CREATED KEPT REPLACED APPENDED ID_EXISTS ELSEWHERE MOVED. The other fields describe the job that now has
+    the id. For a merge they include the group's id and its number of items. MOVED: `version` is the partition's policy
+    version."""
 
     code: Code
     state: State
@@ -264,12 +266,18 @@ class Stats(msgspec.Struct, frozen=True):
 
 
 class Control(msgspec.Struct, frozen=True):
-    """Change a partition's copy of its topic's settings; None = leave unchanged. `pause_until_ms` 0 = resume."""
+    """Change a partition's copy of its topic's settings; None = leave unchanged. `pause_until_ms` 0 = resume.
+
+    `closed`: whether the partition takes no new ids (engine.expansion). It still serves the jobs that it holds: it
+    applies the conflict rules to their ids and adds items to their open groups. It answers MOVED to any other send, and
+    also drops a done or cancelled job that the send would replace. Ignored if the partition has a newer policy version.
+    """
 
     pause_until_ms: int | None = None
     max_in_flight: int | None = None  # 0 = no limit
     rate_per_s: float | None = None  # deliveries a second; 0 = no limit
     policy_version: int | None = None
+    closed: bool | None = None  # needs `policy_version`
 
 
 class Revive(msgspec.Struct, frozen=True):
@@ -366,6 +374,11 @@ class Store(Protocol):
     async def edit(self, partition: Partition, items: Sequence[Edit]) -> list[Outcome]: ...
     async def read(self, partition: Partition, ids: Sequence[str], body: bool = True) -> list[Job | None]: ...
     async def list(self, partition: Partition, query: Query) -> Page: ...
+    async def held(self, partition: Partition, limit: int) -> frozenset[str] | None:
+        """The ids of all jobs in a partition, in any state, even if only their clean-up is missing. None: more than so
+        many. With `namespace_ids`: of all topics."""
+        ...
+
     async def stats(self, partition: Partition, bands_ms: Sequence[int] = ()) -> Stats: ...
     async def control(self, partition: Partition, control: Control) -> None: ...
     async def revive(self, partition: Partition, revive: Revive) -> list[tuple[str, Outcome]]: ...

@@ -4,6 +4,9 @@ directory.
 A topic's config (policy, partitions, pause, push target) is one JSON value in the directory, with a version. It is read
 once and cached. It is read again when another process changes it (engine.topic_changes).
 A topic without a config has version 0, one partition and the server's defaults.
+
+While a topic is expanded, it also has old partitions (engine.partition_map). A call looks for an id there, too, unless
+this process knows that the old partition holds no job of the id's cell (`Topic.held`, engine.expansion).
 """
 
 from __future__ import annotations
@@ -16,9 +19,10 @@ import msgspec
 from .checks import Checks, conflict_rule
 from .directory import TopicEntry
 from .errors import InvalidField
-from .ids import partition_of
+from .ids import cell_of
 from .job import Partition
 from .metrics import EngineMetrics, TopicMetrics, Word
+from .partition_map import PartitionMap
 from .policy import JobPolicy, MergePolicy, OnDead, StoredRetry, TopicPolicy, attempts_allowed, stored_retry
 from .push_target import PushTarget, StoredTarget, loaded_target, retry_of, stored_target
 from .store import Code, OnConflict, Outcome, Store
@@ -34,7 +38,7 @@ class TopicConfig(msgspec.Struct, frozen=True):
     """The settings of a topic. `paused_until_ms` 0: not paused; LAST_MS: until resumed."""
 
     policy: TopicPolicy = TopicPolicy()
-    partitions: int = 1
+    map: PartitionMap = PartitionMap()
     paused_until_ms: int = 0
     push: PushTarget | None = None
 
@@ -58,6 +62,8 @@ class _StoredConfig(msgspec.Struct, frozen=True, omit_defaults=True):
     partitions: int = 1
     paused_until_ms: int = 0
     push: StoredTarget | None = None
+    first_partition: int = 0
+    old_partitions: int = 0
 
 
 _decode = msgspec.json.Decoder(_StoredConfig).decode
@@ -81,7 +87,8 @@ def pack_config(config: TopicConfig) -> bytes:
         **stored_retry(policy.retry),
     )
     push = None if config.push is None else stored_target(config.push)
-    return msgspec.json.encode(_StoredConfig(stored, config.partitions, config.paused_until_ms, push))
+    map = config.map
+    return msgspec.json.encode(_StoredConfig(stored, map.count, config.paused_until_ms, push, map.first, map.old))
 
 
 def unpack_config(packed: bytes) -> TopicConfig:
@@ -105,7 +112,7 @@ def unpack_config(packed: bytes) -> TopicConfig:
             on_dead=policy.on_dead,
             by_worker=frozenset(policy.by_worker),
         ),
-        stored.partitions,
+        PartitionMap(stored.first_partition, stored.partitions, stored.old_partitions),
         stored.paused_until_ms,
         None if stored.push is None else loaded_target(stored.push),
     )
@@ -117,17 +124,23 @@ class Topic:
     __slots__ = (
         "_label",
         "_metrics",
+        "closed",
         "config",
+        "current",
+        "held",
         "job_policy",
         "lease_ms",
         "listed",
+        "map",
         "max_body_bytes",
         "name",
         "namespace",
         "namespace_ids",
+        "old",
         "on_conflict",
         "partitions",
         "read_at_s",
+        "read_number",
         "registered_until_s",
         "seen_ms",
         "version",
@@ -150,8 +163,9 @@ class Topic:
         self.registered_until_s = 0.0  # on the loop's clock; see engine.registrar
         self.listed = False  # it was in the directory at the last read, so its number of partitions is fixed
         self.read_at_s = 0.0
+        self.read_number = 0  # of the read that began last
         self.seen_ms = 0  # of the newest directory entry read; older entries are ignored
-        self.partitions: tuple[Partition, ...] = ()
+        self._place(PartitionMap())
         self.apply(TopicConfig(), 0, max_body_bytes)
 
     def apply(self, config: TopicConfig, version: int, max_body_bytes: int) -> None:
@@ -170,15 +184,40 @@ class Topic:
             dead_retain_ms=DEFAULTS.dead_retain_ms if policy.dead_retain_ms is None else policy.dead_retain_ms,
             retry=retry,
         )
-        if len(self.partitions) != config.partitions:
-            self.partitions = tuple(
-                Partition(self.namespace, self.name, p, self.namespace_ids) for p in range(config.partitions)
-            )
+        if self.map != config.map:
+            self._place(config.map)
+
+    def _place(self, map: PartitionMap) -> None:
+        self.map = map
+        self.partitions = self.numbered(map.numbers)  # all that may hold jobs
+        self.old = self.partitions[: map.old]
+        self.current = self.partitions[map.old :]
+        self.closed = False  # this process has seen that the old partitions are closed
+        # Per old partition: the cells of which it may hold jobs. None: all.
+        self.held: tuple[frozenset[int] | None, ...] = (None,) * map.old
+
+    def numbered(self, numbers: Sequence[int]) -> tuple[Partition, ...]:
+        """Partitions of this topic by their numbers."""
+        return tuple(Partition(self.namespace, self.name, p, self.namespace_ids) for p in numbers)
 
     def partition_of(self, id: str) -> Partition:
-        """The partition that holds this id."""
-        partitions = self.partitions
-        return partitions[0] if len(partitions) == 1 else partitions[partition_of(id, len(partitions))]
+        """The current partition of this id."""
+        current = self.current
+        return current[0] if len(current) == 1 else current[self.map.place_of(id)]
+
+    def old_partition_of(self, id: str) -> Partition | None:
+        """The old partition that may hold this id."""
+        if not self.old:
+            return None
+        place = self.map.old_place_of(id)
+        held = self.held[place]
+        return self.old[place] if held is None or cell_of(id) in held else None
+
+    def partitions_of_key(self, key: str) -> tuple[Partition, ...]:
+        """The partitions that may hold groups of a merge key, the current one first. The id of a group belongs to the
+        same partition as its key, but to another cell."""
+        current = self.partition_of(key)
+        return (current, self.old[self.map.old_place_of(key)]) if self.old else (current,)
 
     @property
     def metrics(self) -> TopicMetrics:
@@ -205,7 +244,9 @@ class Topics:
         namespace_ids: frozenset[str],
         time_s: Callable[[], float],
     ) -> None:
-        self.widened: Callable[[Topic], None] | None = None  # called when a topic has more partitions than before
+        # called when a topic has other partitions than before, which are the second argument
+        self.moved: Callable[[Topic, Sequence[Partition]], None] | None = None
+        self.reads = 0  # of the directory, begun so far
         self._time_s = time_s
         self._store = store
         self._checks = checks
@@ -216,6 +257,10 @@ class Topics:
 
     def known(self, namespace: str, topic: str) -> Topic | None:
         return self._known.get((namespace, topic))
+
+    def expanding(self) -> list[Topic]:
+        """The cached topics that have old partitions."""
+        return [topic for topic in self._known.values() if topic.old]
 
     def listed(self) -> list[tuple[str, str]]:
         """The cached topics that were in the directory when they were last read."""
@@ -247,8 +292,11 @@ class Topics:
         return await asyncio.shield(task)
 
     async def _load(self, key: tuple[str, str]) -> Topic:
+        self.reads += 1
+        number = self.reads
         topic = self.apply(key, await self._store.directory.topic(*key))
         topic.read_at_s = self._time_s()
+        topic.read_number = number
         return topic
 
     def _loaded(self, key: tuple[str, str], task: asyncio.Task[Topic]) -> None:
@@ -269,10 +317,10 @@ class Topics:
         if entry is None:
             self._metrics.drop(*key)
         elif entry.version > topic.version or (entry.version < topic.version and entry.seen_ms > topic.seen_ms):
-            partitions = len(topic.partitions)
+            partitions = topic.partitions
             topic.apply(unpack_config(entry.config), entry.version, server_bytes)
-            if len(topic.partitions) > partitions and self.widened is not None:
-                self.widened(topic)
+            if topic.partitions != partitions and self.moved is not None:
+                self.moved(topic, partitions)
         topic.seen_ms = max(topic.seen_ms, 0 if entry is None else entry.seen_ms)
         return topic
 
@@ -280,13 +328,18 @@ class Topics:
         """Whether the config was read a moment ago."""
         return self._time_s() - topic.read_at_s < MOMENT_S
 
-    async def renewed(self, topic: Topic) -> bool:
-        """Read the config again, unless it was read a moment ago. Returns whether the number of partitions changed: a
-        topic can be deleted and created again with another number."""
-        if self.is_fresh(topic) or not topic.name:
-            return False
-        partitions = topic.partitions
-        return (await self.load(topic.namespace, topic.name)).partitions != partitions
+    async def renewed(self, topic: Topic, used: PartitionMap, reads: int) -> bool:
+        """Read the config again, unless a read began since there were so many `reads`. Returns whether the topic now
+        has another map than the one used: it was expanded, or deleted and created again."""
+        if topic.name and topic.map == used:
+            await self.reread(topic, reads)
+        return topic.map != used
+
+    async def reread(self, topic: Topic, reads: int | None = None) -> None:
+        """Read the config again, by a read that begins after there were so many; None: after this call."""
+        reads = self.reads if reads is None else reads
+        while topic.read_number <= reads:
+            topic = await self.load(topic.namespace, topic.name)  # may join a read that began earlier
 
     def gone(self, namespace: str, topic: str) -> None:
         """This process removed the topic from the directory."""

@@ -18,10 +18,12 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Coroutine, Sequence
+from operator import attrgetter
 from typing import Any
 
 from .alarm import Alarm
 from .errors import Draining, DuelineError, RateLimited
+from .fan_out import over_partitions
 from .job import LeasedJob, Partition
 from .limits import BATCH_JOBS
 from .store import Credit, Pull, PullOutcome, Release, Store
@@ -240,7 +242,7 @@ class PartitionQueue:
         for waiter in served:
             waiter.finish()
         if back:
-            self._owner.spawn(self._owner.give_back(self.partition, back))
+            self._owner.spawn(self._owner.give_back(self.topic, back))
 
     def _failed(self, claim: list[tuple[Waiter, int]], error: Exception) -> None:
         """Non-waiting and fail-fast pulls get the error; the others retry with backoff."""
@@ -320,10 +322,10 @@ class Waiters:
         if queue is not None:
             queue.woken()
 
-    def widened(self, topic: Topic) -> None:
-        """A topic has more partitions than before; its waiters now wait on all of them."""
+    def moved(self, topic: Topic, before: Sequence[Partition]) -> None:
+        """A topic has other partitions than before; its waiters now wait on all of them."""
         waiters: dict[Waiter, None] = {}
-        for partition in topic.partitions:
+        for partition in (*before, *topic.partitions):
             queue = self._queues.get(partition)
             if queue is not None:
                 waiters.update(queue.waiters)
@@ -371,18 +373,16 @@ class Waiters:
         waiter.leave()
         if not waiter.future.cancelled():
             waiter.future.exception()  # retrieve it, because no caller is left
-        by_partition: dict[Partition, list[LeasedJob]] = {}
-        topics = {topic.name: topic for topic in waiter.topics}
-        for job in waiter.jobs:
-            by_partition.setdefault(topics[job.topic].partition_of(job.id), []).append(job)
-        for partition, jobs in by_partition.items():
-            self.spawn(self.give_back(partition, jobs))
+        for topic in waiter.topics:
+            jobs = [job for job in waiter.jobs if job.topic == topic.name]
+            if jobs:
+                self.spawn(self.give_back(topic, jobs))
 
-    async def give_back(self, partition: Partition, jobs: Sequence[LeasedJob]) -> None:
+    async def give_back(self, topic: Topic, jobs: Sequence[LeasedJob]) -> None:
         """Release jobs that nobody will work on, without costing an attempt. If this fails, their leases expire."""
         releases = [Release(job.id, job.lease, delay_ms=0, count=False) for job in jobs]
         try:
-            await self.store.release(partition, releases)
+            await over_partitions(topic, releases, attrgetter("id"), self.store.release, lambda _: None)
         except DuelineError:
             pass
 

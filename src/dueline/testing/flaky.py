@@ -181,6 +181,9 @@ class FlakyStore:
     async def watch_topics(self) -> None:
         await self.inner.watch_topics()
 
+    async def held(self, partition: Partition, limit: int) -> frozenset[str] | None:
+        return await self._through(lambda: self.inner.held(partition, limit))
+
     async def stats(self, partition: Partition, bands_ms: Sequence[int] = ()) -> Stats:
         return await self.inner.stats(partition, bands_ms)
 

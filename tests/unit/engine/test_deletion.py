@@ -77,7 +77,7 @@ async def test_a_deletion_that_meets_a_job_on_its_way_leaves_the_topic_as_it_was
         await kit.engine.delete_topic(NS, "mail")
     entry = await kit.store.directory.topic(NS, "mail")
     assert entry is not None
-    partitions = [kit.store._state(Partition(NS, "mail", number)) for number in range(4)]
+    partitions = [kit.store._state(Partition(NS, "mail", number)) for number in range(1, 5)]
     assert {partition.policy_version for partition in partitions} == {entry.version}
     view = await kit.engine.topic(NS, "mail")
     assert (view.partitions, view.policy, view.ready) == (4, POLICY, 1)

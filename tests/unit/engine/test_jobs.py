@@ -261,7 +261,7 @@ async def test_when_one_of_several_partitions_fails_the_results_of_the_others_ar
     lost: list[str] = []
 
     async def failing(partition: Partition, some: Any, *words: Any) -> list[Outcome]:
-        if partition.number == 0:
+        if partition.number == 1:
             lost.extend(some)
             raise failure
         return await real(partition, some, *words)

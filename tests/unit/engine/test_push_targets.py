@@ -12,6 +12,7 @@ from dueline.engine.engine import Engine
 from dueline.engine.errors import InvalidField, NotFound, StoreDown, TooManyItems
 from dueline.engine.ids import partition_of
 from dueline.engine.job import BodyKind, Partition
+from dueline.engine.partition_map import PartitionMap
 from dueline.engine.policy import Backoff, Ladder, TopicPolicy
 from dueline.engine.push_log import Attempt, TargetState
 from dueline.engine.push_target import PUSH_RETRY, Breaker, PushTarget, PushTopic, limits_of
@@ -42,7 +43,7 @@ TARGETS = [
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_target_comes_back_as_it_was_stored(target: PushTarget) -> None:
-    config = TopicConfig(TopicPolicy(lease_ms=5), 4, 77, target)
+    config = TopicConfig(TopicPolicy(lease_ms=5), PartitionMap(0, 4), 77, target)
     assert unpack_config(pack_config(config)) == config
 
 

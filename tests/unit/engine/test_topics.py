@@ -12,6 +12,7 @@ from dueline.engine.errors import InvalidField, NotFound, StoreDown
 from dueline.engine.ids import partition_of
 from dueline.engine.job import BodyKind, Partition, Reason
 from dueline.engine.limits import LAST_MS
+from dueline.engine.partition_map import PartitionMap
 from dueline.engine.policy import AT_ONCE, Backoff, Ladder, MergePolicy, TopicPolicy
 from dueline.engine.store import Control, Release
 from dueline.engine.topics import TopicConfig, pack_config, unpack_config
@@ -32,7 +33,7 @@ FULL = TopicPolicy(
 
 @pytest.mark.parametrize("policy", [TopicPolicy(), FULL, TopicPolicy(retry=Ladder((1, 2))), TopicPolicy(retry=AT_ONCE)])
 def test_a_config_comes_back_as_it_was_stored(policy: TopicPolicy) -> None:
-    config = TopicConfig(policy, 16, LAST_MS)
+    config = TopicConfig(policy, PartitionMap(1, 16, 1), LAST_MS)
     assert unpack_config(pack_config(config)) == config
     assert unpack_config(b"") == TopicConfig()
 
@@ -42,8 +43,8 @@ async def test_setting_a_topic_shows_it_and_says_whether_it_is_new(kit: EngineKi
     assert (view.policy, view.partitions, is_new) == (FULL, 3, True)
     view, is_new = await kit.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(), partitions=3))
     assert (view.policy, view.partitions, is_new) == (TopicPolicy(), 3, False)
-    with pytest.raises(InvalidField) as refused:
-        await kit.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(), partitions=4))
+    with pytest.raises(InvalidField, match="can only grow") as refused:
+        await kit.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(), partitions=2))
     assert refused.value.field == "partitions"
 
 

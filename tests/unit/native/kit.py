@@ -41,6 +41,7 @@ CODES = {
         "job_leased",
         "already_done",
         "topic_not_empty",
+        "expanding",
         "too_many_tokens",
     },
     413: {"body_too_large"},

@@ -50,6 +50,7 @@ def test_a_topic_shows_its_figures_and_policy(api: Api) -> None:
             "policy": DEFAULTS,
             "version": 0,
             "push": False,
+            "expansion": None,
         },
     )
 
@@ -214,6 +215,26 @@ def test_a_draining_server_refuses_new_work_with_a_time_to_come_back(api: Api) -
     assert_error(api.post(T + "/jobs", {"body": 1}), 503, "draining")
     assert_error(api.post(T + "/pull"), 503, "draining")
     assert api.post(T + "/ack", {"jobs": [{"id": "a", "lease": lease}]}).status == 200
+
+
+def test_partitions_are_added_to_a_topic_in_use(api: Api) -> None:
+    api.send("old")
+    added = api.put(T, {"partitions": 8})
+    assert (added.status, added.json["partitions"]) == (200, 8)
+    assert added.json["expansion"] == {"old_partitions": 1, "cells": 1}
+    assert_error(api.put(T, {"partitions": 4}), 400, "invalid_field", "partitions")
+    assert_error(api.put(T, {"partitions": 16}), 409, "expanding", "partitions")
+    [listed] = api.get("/v1/topics").json["topics"]
+    assert listed["expansion"] == {"old_partitions": 1, "cells": 1}
+    api.send("new")
+    pulled = api.post(T + "/pull", {"max": 10}).json["jobs"]
+    assert sorted(job["id"] for job in pulled) == ["new", "old"]
+    api.post(T + "/ack", {"jobs": [{"id": job["id"], "lease": job["lease"]} for job in pulled]})
+    assert api.get(T + "/jobs/old").json["state"] == "done"
+    api.post(T + "/dead/purge", {"ids": ["old"]})
+    shown = api.get(T).json
+    assert (shown["partitions"], shown["expansion"]) == (8, None)
+    assert api.put(T, {"partitions": 16}).json["expansion"] is not None, "the done job of the new ones"
 
 
 def test_a_topic_is_deleted_with_its_policy_and_what_is_left_of_ended_jobs(api: Api) -> None:

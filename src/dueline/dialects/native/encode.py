@@ -44,6 +44,7 @@ STATUS: dict[str, int] = {
     "job_leased": 409,
     "already_done": 409,
     "topic_not_empty": 409,
+    "expanding": 409,
     "too_many_tokens": 409,
     "body_too_large": 413,
     "unsupported_media_type": 415,
@@ -177,6 +178,7 @@ def topic_view(view: commands.TopicView) -> a.Topic:
         policy=msgspec.to_builtins(policy_view(view.policy)),
         version=view.version,
         push=view.push,
+        expansion=None if view.expansion is None else a.Expansion(view.expansion.old_partitions, view.expansion.cells),
     )
 
 

@@ -9,14 +9,15 @@
 --                 crc and kind and sized item id, body
 --        9 ""   10 topic   11 another topic whose keys m s l a d g k are KEYS 10-16   12 its channel   (namespaces with `namespace_ids`)
 -- RETURN status now note extra numbers (per item: code, state, due, version, count of items, size of the name)
---        blob (the names: of the group; with code ELSEWHERE of the topic, as in send.lua); status 3 as in send.lua
+--        blob (the names: of the group; with code ELSEWHERE of the topic, as in send.lua); code MOVED and status 3 as in
+--        send.lua
 -- BOUND  O(n log N), n <= 500 items and 1 MiB; opening a group checks 100 of its key and moves at most 1,000 items
 local N = cmsgpack.unpack(ARGV[5])
 local texts, at = {}, 1
-local FIELDS = { 'pv', 'pn' }
+local FIELDS = { 'pv', 'pn', 'xc' }
 for i = 1, N[2] do
   texts[i] = string.sub(ARGV[6], at, at + N[2 + i] - 1)
-  FIELDS[2 + i] = 'q' .. texts[i]
+  FIELDS[3 + i] = 'q' .. texts[i]
   at = at + N[2 + i]
 end
 FIELDS[#FIELDS + 1] = 'ep'
@@ -207,6 +208,11 @@ for i = 0, N[base] - 1 do
       add(group, send)
       flush_if_full(group)
       answer(APPENDED, group, group.count)
+    elseif M.xc then -- a closed partition opens no group (engine/expansion.py)
+      if group then
+        flush(group)
+      end
+      refuse(MOVED, 0, 0, tonumber(M.pv or 0), '')
     elseif free(send.id) then
       if group then
         flush(group)

@@ -1,16 +1,16 @@
 #!lua flags=allow-oom
--- control: change a partition's copy of its topic's settings (pause, limits, policy version), its listed flag and its
+-- control: change a partition's copy of its topic's settings (pause, limits, policy version, closed), its listed flag and its
 --          known hint; open it with an epoch; or retire it.
 -- KEYS   m j r s l a d g k
 -- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
 --        numbers  what (1 set, 2 agenda noted, 3 listed, 4 retire, 5 open), then
 --                 1: pause until (-1 leave, 0 resume), max in flight (-1 leave), policy version (-1 leave),
---                    deliveries a second (-1 leave, 0 no limit)   2: time   4: topic too (0/1), only ask (0/1)
---                 5: size of the new epoch
+--                    deliveries a second (-1 leave, 0 no limit), closed (-1 leave, 0, 1)   2: time
+--                 4: topic too (0/1), only ask (0/1)   5: size of the new epoch
 --        blob     4: the epoch that it must have   5: the new epoch, the one that it must have ("" = none)
 -- RETURN status now note extra numbers (1 = done) epoch (after 4 that only asks)
 -- BOUND  O(log N)
-local FIELDS = { 'pv', 'rt', 'rk', 'ra', 'ep' }
+local FIELDS = { 'pv', 'rt', 'rk', 'ra', 'ep', 'xc' }
 -- include time
 -- include head
 -- include rate
@@ -39,6 +39,16 @@ if N[1] == 1 then
       redis.call('SPUBLISH', channel, '')
     end
   end
+  if N[6] >= 0 and N[4] >= tonumber(M.pv or 0) then
+    if N[6] == 0 and M.xc then
+      redis.call('HDEL', m, 'xc')
+    elseif N[6] == 1 and not M.xc then
+      put(set, 'xc', '1')
+      if waited then
+        redis.call('SPUBLISH', channel, '') -- new jobs go to other partitions: waiting pulls must read the topic again
+      end
+    end
+  end
   if #set > 0 then
     redis.call('HSET', m, unpack(set))
   end
@@ -63,7 +73,7 @@ elseif N[1] == 4 then
     return { 0, now, 0, 0, cmsgpack.pack({ needed and 0 or 1 }), M.ep or '' }
   end
   if waited then -- the next send must wake the waiters, so only the topic is dropped
-    redis.call('HDEL', m, 'pu', 'mif', 'pv', 'rt', 'rk', 'ra', 'reg', 'ep')
+    redis.call('HDEL', m, 'pu', 'mif', 'pv', 'rt', 'rk', 'ra', 'reg', 'ep', 'xc')
     return { 0, now, 0, 0, cmsgpack.pack({ 1 }), '' }
   end
   -- Deleted last and at once, so that no key is used after its deletion.

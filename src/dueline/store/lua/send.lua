@@ -11,13 +11,14 @@
 --        was done. State 0: call again with that topic as the second one; otherwise this is the final answer.
 --        status 3: the partition has other data than the caller knows (lib/epoch): its last number instead of note, its
 --        epoch instead of numbers, the number that it lost instead of blob; nothing was done
+--        code MOVED: the partition is closed and does not hold the id; version is its policy version
 -- BOUND  O(n log N), n <= 500 jobs and 1 MiB
 local N = cmsgpack.unpack(ARGV[5])
 local texts, at = {}, 1
-local FIELDS = { 'pv', 'pn' }
+local FIELDS = { 'pv', 'pn', 'xc' }
 for i = 1, N[2] do
   texts[i] = string.sub(ARGV[6], at, at + N[2 + i] - 1)
-  FIELDS[2 + i] = 'q' .. texts[i]
+  FIELDS[3 + i] = 'q' .. texts[i]
   at = at + N[2 + i]
 end
 FIELDS[#FIELDS + 1] = 'ep'
@@ -81,13 +82,23 @@ local function store(i, code)
   return record
 end
 
+-- A closed partition takes no new id (engine/expansion.py).
+local function moved()
+  put(results, MOVED, 0)
+  put(results, 0, tonumber(M.pv or 0))
+end
+
 local usual = true -- all ids are free, and only their times need an index entry
 for i = 1, n do
   usual = usual and not records[i] and not runs[i] and N[base + i * 7 - 4] % 32 < 16
 end
 if usual then
   for i = 1, n do
-    store(i, CREATED)
+    if M.xc then
+      moved()
+    else
+      store(i, CREATED)
+    end
   end
   return finish(results, '')
 end
@@ -118,9 +129,17 @@ local function store_tagged(i, code)
   end)
 end
 
+local function create(i)
+  if M.xc then
+    moved()
+  else
+    store_tagged(i, CREATED)
+  end
+end
+
 for i = 1, n do
   if not records[i] and not runs[i] then
-    store_tagged(i, CREATED)
+    create(i)
   else
     local rules = N[base + i * 7]
     local old = load({ ids[i] })[1]
@@ -140,12 +159,16 @@ for i = 1, n do
       elseif old.raw then
         collect('dj', old.id)
       end
-      store_tagged(i, CREATED)
+      create(i)
     else
       local rule = rule_of(old, rules)
       if rule == 2 then
         forget(old)
-        store_tagged(i, REPLACED)
+        if M.xc and (old.state == 'D' or old.state == 'C') then -- any other job is kept until its successor is stored
+          moved()
+        else
+          store_tagged(i, REPLACED)
+        end
       else
         local same = rule == 1 or string.sub(old.raw or old.head, 18, 25) == string.sub(rests[i], 5, 12)
         put(results, same and KEPT or ID_EXISTS, STATE[old.state])

@@ -6,7 +6,7 @@
 --        numbers  policy_version (a double) policy size:2 id size:2 flags:1 when (a double: delay, or -at);
 --                 cheaper here than msgpack
 --        blob     policy, id, rest (crc, fingerprint, sections, body)
--- RETURN status now 0 extra answer (state:1 due:8 version:8; empty: left to `send`)   ""
+-- RETURN status now 0 extra answer (state:1 due:8 version:8; empty: left to `send`; state 0: code MOVED, see send.lua)   ""
 -- BOUND  O(log N)
 local m, j, r, s = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 -- include time
@@ -14,7 +14,7 @@ local version, id_at, rest_at, flags, when = struct.unpack('>dI2I2Bd', ARGV[5])
 local blob, mine = ARGV[6], 'c:' .. ARGV[3]
 id_at = id_at + 1
 rest_at = id_at + rest_at
-local V = redis.call('HMGET', m, mine, 'seq', 'wu', 'reg', 'pv', 'q' .. string.sub(blob, 1, id_at - 1), 'ep')
+local V = redis.call('HMGET', m, mine, 'seq', 'wu', 'reg', 'pv', 'q' .. string.sub(blob, 1, id_at - 1), 'ep', 'xc')
 if V[1] and string.sub(V[1], 1, 8) == ARGV[4] then
   return { 0, now, 0, V[4] and 0 or 1, string.sub(V[1], 15), '' }
 end
@@ -25,6 +25,10 @@ local id = string.sub(blob, id_at, rest_at - 1)
 local other = V[5] and tonumber(V[5]) > version or not V[5] and version > 0 -- the partition has another policy
 if not V[2] or not V[6] or other or V[7] ~= epoch or tonumber(V[2]) < tonumber(highest) or redis.call('HEXISTS', r, id) == 1 then
   return { 0, now, 0, 0, '', '' }
+end
+if V[8] then -- closed (engine/expansion.py); a job that has the id is left to `send`
+  local held = redis.call('HEXISTS', j, id) == 1
+  return { 0, now, 0, 0, held and '' or struct.pack('>BI8I8', 0, 0, tonumber(V[5] or 0)), '' }
 end
 local seq, due = V[2] + 1, now
 if when > 0 then

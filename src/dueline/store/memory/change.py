@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ...engine.store import Code, Outcome
+from ...engine.job import State
+from ...engine.store import Code, Outcome, SendOutcome
 from .partitions import PartitionState, RecordSet
 from .records import Record, Status
 
@@ -22,6 +23,10 @@ class Change:
     @property
     def record_set(self) -> RecordSet:
         return self.state.record_set
+
+    def moved(self) -> SendOutcome:
+        """The answer of a closed partition to a send with a new id."""
+        return SendOutcome(Code.MOVED, State.READY, 0, self.state.policy_version)
 
     def find(self, id: str) -> tuple[Record, Status] | Outcome:
         """The job with this id, or the refusal if it belongs to another topic. A partition without a topic accepts jobs

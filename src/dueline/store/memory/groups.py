@@ -28,6 +28,10 @@ def join(change: Change, item: SendItem, merge: Merge, store: Callable[[SendItem
     if into is not None and _has_room(_group(into), len(item.body)):
         _append(change, into, item, merge)
         return _answer(Code.APPENDED, into, change)
+    if change.state.closed:
+        if into is not None:
+            flush(change, into)
+        return change.moved()
     taken = change.record_set.find(item.id, change.now_ms)
     if taken is not None:
         return _refusal(change, *taken)

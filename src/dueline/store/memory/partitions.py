@@ -56,6 +56,7 @@ class PartitionState:
     paused_until_ms: int = 0
     max_in_flight: int = 0
     policy_version: int = 0
+    closed: bool = False  # takes no new ids
     wait_until_ms: int = 0
     agenda_at_ms: int = 0
     rate: Rate = field(default_factory=Rate)

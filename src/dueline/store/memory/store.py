@@ -106,12 +106,15 @@ class MemoryStore:
             return groups.join(change, item, item.merge, partial(self._store, change))
         found = change.record_set.find(item.id, change.now_ms)
         if found is None:
-            return _sent(Code.CREATED, self._store(change, item), change)
+            return change.moved() if change.state.closed else _sent(Code.CREATED, self._store(change, item), change)
         old, status = found
         rule = item.on_live if status.live else item.on_ended
         if item.on_overdue is not None and is_overdue(old, status, change.now_ms):
             rule = item.on_overdue
         if rule is OnConflict.REPLACE:
+            if change.state.closed and status.state in (State.DONE, State.CANCELLED):
+                del change.record_set.records[item.id]
+                return change.moved()
             return _sent(Code.REPLACED, self._store(change, item), change)
         if old.topic != change.state.partition.topic:
             return SendOutcome(Code.ELSEWHERE, status.state, 0, 0, old.topic)
@@ -315,7 +318,16 @@ class MemoryStore:
             if control.rate_per_s is not None:
                 state.rate.set(control.rate_per_s, change.now_ms)
             if control.policy_version is not None:
+                if control.closed is not None and control.policy_version >= state.policy_version:
+                    self._close(change, control.closed)
                 state.policy_version = max(state.policy_version, control.policy_version)
+
+    def _close(self, change: Change, closed: bool) -> None:
+        state = change.state
+        wakes = closed and not state.closed and state.wait_until_ms > change.now_ms
+        state.closed = closed
+        if wakes and state.partition in self._watched and self.events is not None:
+            self.events.woken(state.partition)
 
     async def read(self, partition: Partition, ids: Sequence[str], body: bool = True) -> list[Job | None]:
         now_ms, record_set = self._clock(), self._state(partition).record_set
@@ -328,6 +340,10 @@ class MemoryStore:
 
     async def list(self, partition: Partition, query: Query) -> Page:
         return list_page(self._state(partition), query, self._clock())
+
+    async def held(self, partition: Partition, limit: int) -> frozenset[str] | None:
+        ids = frozenset(self._state(partition).record_set.records)
+        return None if len(ids) > limit else ids
 
     async def stats(self, partition: Partition, bands_ms: Sequence[int] = ()) -> Stats:
         now_ms, state = self._clock(), self._state(partition)

@@ -235,7 +235,7 @@ class Calls:
         _, now_ms, _, said, answer, _ = await self.once(
             "single_send", keys.single_send, slot, numbers, blob, (keys.channel,), self.epochs.carried(known)
         )
-        if answer:
+        if answer and answer[0]:  # 0: moved, and it has no send number
             self.epochs.saw(partition, int.from_bytes(answer[-8:], "big"), now_ms)
         if said & 1:
             self.found_unlisted(partition)

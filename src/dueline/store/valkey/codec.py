@@ -12,7 +12,7 @@ import struct
 import zlib
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import islice
+from itertools import accumulate, islice, pairwise
 
 import msgspec
 
@@ -194,6 +194,8 @@ def encode_single_send(item: SendItem, policy_version: int, topic: bytes | None)
 
 def decode_single_send(answer: bytes) -> SendOutcome:
     state, due_at_ms, version = _unpack_single(answer)
+    if state == 0:
+        return SendOutcome(Code.MOVED, State.READY, 0, version)
     return SendOutcome(Code.CREATED, _SENT[state], due_at_ms, version)
 
 
@@ -216,6 +218,11 @@ def decode_sent_anywhere(numbers: Sequence[int], blob: bytes) -> list[tuple[Send
         else:
             results.append((SendOutcome(CODES[code], STATES[state] or State.READY, due, version), True))
     return results
+
+
+def decode_ids(sizes: Sequence[int], blob: bytes) -> frozenset[str]:
+    ends = list(accumulate(sizes, initial=0))
+    return frozenset(unpack_id(blob[start:end]) for start, end in pairwise(ends))
 
 
 def decode_topics(numbers: Sequence[int], blob: bytes) -> list[str | None]:

@@ -5,6 +5,7 @@ For every partition these must hold:
 - No index entry exists without a record, and no record without an index entry.
 - Agenda, dead list, tags and counters match the records.
 - Every body matches its checksum.
+- A partition that holds jobs is one of its topic's.
 - Every merge group has its items, and no items exist without their group (fsck_groups).
 - It has the epoch that the directory knows, and has lost no sends (stamps).
 
@@ -21,6 +22,7 @@ from collections.abc import Callable
 import msgspec
 
 from ...engine.job import Partition
+from ...engine.topics import unpack_config
 from . import codec
 from .fsck_audit import audit_faults
 from .fsck_groups import check_groups
@@ -41,6 +43,7 @@ from .stamps import read_stamps
 from .tls import StoreTls
 
 Progress = Callable[[int, int | None], None]
+CONFIG_VERSION_BYTES = 6  # in front of a config in the directory (lua/directory.lua)
 _COUNTERS = (b"nD", b"nC", b"nB", b"x1", b"x2", b"x3", b"x4")
 
 
@@ -109,6 +112,8 @@ async def fsck(
                 report.findings.append(
                     Finding(partition, None, "holds jobs, but the directory does not list the topic")
                 )
+            if known and jobs and not await _is_used(client, prefix, partition):
+                report.findings.append(Finding(partition, None, "holds jobs, but its topic does not use it any more"))
             if progress is not None:
                 progress(report.jobs, None)
         stamps = await read_stamps(client, prefix)
@@ -116,6 +121,14 @@ async def fsck(
     finally:
         await client.stop()
     return report
+
+
+async def _is_used(client: StoreReader, prefix: str, partition: Partition) -> bool:
+    """Whether the partition belongs to its topic, as a current or an old one (engine.partition_map). The config is read
+    after the partition, because partitions may be added meanwhile."""
+    stored = await client.hash_field(directory_keys(prefix)[2], topic_name(partition.namespace, partition.topic))
+    config = unpack_config(b"" if stored is None else stored[CONFIG_VERSION_BYTES:])
+    return partition.number in config.map.numbers
 
 
 async def _of_push(client: StoreReader, prefix: str, key: str) -> list[Finding]:

@@ -21,6 +21,7 @@ from weakref import WeakValueDictionary
 
 from ...engine.errors import StoreDown, StoreReplaced, UnknownOutcome
 from ...engine.job import Partition
+from ...engine.store import Code
 from . import codec
 from .calls import Calls, OtherData
 from .epochs import Known, number_of
@@ -65,7 +66,8 @@ class Openings:
                     if self._epochs.known(partition) is known:  # no other call has found out meanwhile
                         await self._learn(partition, known, found)
                 continue
-            self._epochs.saw(partition, max(n[3::width], default=0), now_ms)
+            seen = [number for code, number in zip(n[::width], n[3::width], strict=True) if code != Code.MOVED]
+            self._epochs.saw(partition, max(seen, default=0), now_ms)
             return n, answer
         raise StoreDown("the partition keeps being opened and retired; nothing was done")
 

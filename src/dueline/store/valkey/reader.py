@@ -38,6 +38,9 @@ class StoreReader:
     async def hash(self, key: str) -> dict[bytes, bytes]:
         return dict(await self._pairs("HSCAN", key))
 
+    async def hash_field(self, key: str, field: bytes) -> bytes | None:
+        return await self._on_key(key, "HGET", key, field)
+
     async def sorted_set(self, key: str) -> dict[bytes, float]:
         return {member: float(score) for member, score in await self._pairs("ZSCAN", key)}
 

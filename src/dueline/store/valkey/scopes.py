@@ -64,7 +64,7 @@ async def _clash(store: ValkeyStore, namespace: str, namespace_ids: bool) -> Cla
     while True:
         entries = await store.directory.topics(namespace, after, PAGE)
         for entry in entries:
-            partitions = unpack_config(entry.config).partitions
+            partitions = unpack_config(entry.config).map.count
             if (namespace_ids and partitions > 1) or await _holds(
                 store, Partition(namespace, entry.topic, 0, not namespace_ids)
             ):

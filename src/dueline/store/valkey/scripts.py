@@ -37,6 +37,7 @@ OPERATIONS = (
     "audit",
     "tokens",
     "epochs",
+    "held",
 )
 _INCLUDE = re.compile(r"^-- include (\w+)$", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)

@@ -24,7 +24,7 @@ from redis.exceptions import RedisError
 from ...certificate_files import BadCertificate
 from ...engine.errors import UnknownOutcome
 from ...engine.job import Partition
-from ...engine.store import SendItem, SendOutcome
+from ...engine.store import Code, SendItem, SendOutcome
 from . import codec
 from .calls import Calls
 from .connections import blocking_connection
@@ -130,7 +130,8 @@ class SingleSends:
         if status or not answer:
             return None
         outcome = codec.decode_single_send(answer)
-        self._epochs.saw(partition, outcome.version, now_ms)
+        if outcome.code is not Code.MOVED:  # then the version is not a send number
+            self._epochs.saw(partition, outcome.version, now_ms)
         if said & 1:
             self._unlisted(partition)
         return outcome

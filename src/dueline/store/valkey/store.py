@@ -188,7 +188,7 @@ class ValkeyStore:
             batcher = self._batchers[key] = Batcher(
                 lambda items, lane: run(partition, items, variant, f"{variant or ''}{'b' * lane}"),
                 _id_of,
-                _body_size if name in ("send", "append", "edit") else _id_size,
+                _body_size if name in ("send", "append", "edit") else lambda item: 64,
                 partial(self._batchers.pop, key, None),
                 self.limits,
                 LANES.get(name, 1),
@@ -380,6 +380,10 @@ class ValkeyStore:
         jobs = codec.decode_shown(n[1:], blob, partition.topic, n[0])
         return Page([job for job in jobs if job is not None], blob[: n[0]] or None, now_ms)
 
+    async def held(self, partition: Partition, limit: int) -> frozenset[str] | None:
+        _, n, blob = await self._calls.look("held", partition, codec.pack_numbers([limit]))
+        return codec.decode_ids(n[1:], blob) if n[0] else None
+
     async def stats(self, partition: Partition, bands_ms: Sequence[int] = ()) -> Stats:
         now_ms, n, _ = await self._calls.look("stats", partition, codec.pack_numbers(list(bands_ms)))
         return codec.decode_stats(n, now_ms, with_bands=bool(bands_ms))
@@ -391,7 +395,8 @@ class ValkeyStore:
         return bool(n[0]), found.decode()
 
     async def control(self, partition: Partition, control: Control) -> None:
-        values = (control.pause_until_ms, control.max_in_flight, control.policy_version, control.rate_per_s)
+        closed = None if control.closed is None else int(control.closed)
+        values = (control.pause_until_ms, control.max_in_flight, control.policy_version, control.rate_per_s, closed)
         await self._control(partition, 1, *(-1 if value is None else value for value in values))
 
     async def agenda_noted(self, partition: Partition, at_ms: int) -> None:
@@ -442,7 +447,3 @@ _id_of: Callable[[Any], str] = attrgetter("id")
 
 def _body_size(item: SendItem | Edit) -> int:
     return len(item.body or b"")
-
-
-def _id_size(item: Any) -> int:
-    return 64

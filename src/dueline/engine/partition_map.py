@@ -1,0 +1,63 @@
+"""Which partition an id belongs to. No I/O.
+
+Each id hashes to one of 1,024 cells, and each partition of a topic has a range of cells. A topic that gets more
+partitions gets all of them anew, under the numbers that follow: of the map (first 0, count 1) the next one is (first 1,
+count 8). The partitions of the map before are old: they take no new ids, and serve the jobs that they hold until none
+is left (engine.expansion). So a partition is either current or old as a whole.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from .errors import Expanding, InvalidField
+from .ids import partition_of
+from .limits import CELLS
+
+
+class PartitionMap(msgspec.Struct, frozen=True):
+    """`first`, `count`: the current partitions. `old`: how many of the numbers before `first` are old partitions."""
+
+    first: int = 0
+    count: int = 1
+    old: int = 0
+
+    @property
+    def numbers(self) -> range:
+        """All that may hold jobs, the old ones first."""
+        return range(self.first - self.old, self.first + self.count)
+
+    @property
+    def ever(self) -> range:
+        """All numbers that this map and those before it have used."""
+        return range(self.first + self.count)
+
+    def place_of(self, text: str) -> int:
+        """The place among the current partitions of an id or a merge key."""
+        return partition_of(text, self.count)
+
+    def old_place_of(self, text: str) -> int:
+        """Its place among the old ones."""
+        return partition_of(text, self.old)
+
+    def old_cells(self, place: int) -> int:
+        """How many cells belong to an old partition."""
+        return -(-(place + 1) * CELLS // self.old) + (-place * CELLS // self.old)
+
+    def expanded(self, count: int) -> PartitionMap:
+        """The next map. Raises InvalidField for fewer partitions, Expanding while there are old ones."""
+        if count == self.count:
+            return self
+        if count < self.count:
+            raise InvalidField(f"has {self.count} partitions; their number can only grow", "partitions")
+        if self.old:
+            raise Expanding(
+                f"partitions were added before, and {self.old} old ones may still hold jobs: only one expansion at a "
+                "time",
+                "partitions",
+            )
+        return PartitionMap(self.first + self.count, count, self.count)
+
+    def completed(self) -> PartitionMap:
+        """The map without its old partitions."""
+        return PartitionMap(self.first, self.count)

@@ -1,0 +1,189 @@
+"""A topic gets more partitions under load, while its servers are killed: nothing is lost, early or doubled.
+
+Three servers share one store. The call that adds partitions goes to one of them, which is killed in the middle of it,
+again and again, until a call succeeds. DUELINE_EXPANSION_RUNS=10 runs ten seeds; each prints one line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import uuid
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from dueline.store.valkey.fsck import fsck
+from dueline.store.valkey.store import ValkeyStore
+from dueline.testing.checker import Kind, Report, check
+from dueline.testing.history import Fault, Final, Outcome, Recorder, Send, write
+from tools.faults.connection import Connection, NoAnswer, NotSent
+from tools.faults.load import Load, Plan
+from tools.faults.server_process import ServerProcess
+
+from ..kit.valkey import PrivateValkey
+from .broken import served
+
+PARTITIONS = 8
+MORE = b'{"partitions":8}'
+RUNS = int(os.environ.get("DUELINE_EXPANSION_RUNS", "1"))
+KILLS = 6
+PLAN = Plan(max_delay_ms=1_000, retry_s=30.0, pause_ms=6.0, conflict_share=0.05, max_jobs=6_000)
+DOUBLED = (
+    *(Kind.AFTER_DONE, Kind.ALIVE_AFTER_DONE, Kind.ENDED_TWICE, Kind.TWO_LEASES, Kind.CONFLICT_ACCEPTED),
+    *(Kind.STALE_TOKEN_OK, Kind.NUMBER_REPEATED, Kind.CREATED_TWICE),
+)
+
+
+class ExpansionRun:
+    """One seed on one store, with topics of its own. `run` always stops what it started."""
+
+    def __init__(self, folder: Path, store_url: str, seed: int) -> None:
+        self.folder, self.store_url, self.seed = folder, store_url, seed
+        self.dice = random.Random(f"{seed}/expansion")
+        self.recorder = Recorder()
+        self.servers = [ServerProcess(folder / str(number), store_url=store_url) for number in range(3)]
+        self.topics = tuple(f"{name}-{uuid.uuid4().hex}" for name in "ab")
+        plan = msgspec.structs.replace(PLAN, topics=self.topics)
+        self.load = Load(plan, [server.address for server in self.servers], self.recorder, seed)
+        self.kills = 0
+        self.torn = 0  # calls that add partitions and were not answered
+        self.final: Final = {}
+
+    async def run(self) -> Report:
+        try:
+            await asyncio.gather(*(server.start() for server in self.servers))
+            await self.load.start()
+            await self.load.acknowledged_reaches(200)
+            for topic in self.topics:
+                await self.expand(topic)
+                await self.serves(100)
+            while self.kills < KILLS:
+                await self.kill(self.dice.choice(self.servers))
+                await self.serves(50)
+            await self.load.stop_sending()
+            drained = await self.load.drained(60.0)
+            await self.load.stop()
+            self.final = await self.load.dump(30.0)
+            views = [await self.view(topic) for topic in self.topics]
+            await asyncio.gather(*(server.stop() for server in self.servers))
+        finally:
+            await self.load.stop()
+            await asyncio.gather(*(server.kill() for server in self.servers))
+        assert drained, "live jobs were left"
+        assert [view["partitions"] for view in views] == [PARTITIONS] * len(views)
+        return check(self.recorder.events, self.final)
+
+    async def serves(self, sends: int) -> None:
+        await self.load.acknowledged_reaches(self.load.acknowledged + sends, 60.0)
+
+    async def kill(self, server: ServerProcess) -> None:
+        began_ns = self.recorder.now_ns()
+        await server.kill()
+        self.recorder.fault("kill -9 of a server", began_ns)
+        self.kills += 1
+        await server.start()
+
+    async def expand(self, topic: str) -> None:
+        """Add partitions. The server that does it is killed in the first tries, a little later each time."""
+        for number in range(100):
+            server = self.dice.choice(self.servers)
+            adding = asyncio.create_task(self.add(server, topic))
+            if number < KILLS // 2 - (topic == self.topics[1]):
+                await asyncio.sleep(self.dice.uniform(0.0, 0.012))
+                await self.kill(server)
+            if await adding:
+                return
+            self.torn += 1
+        raise AssertionError("no call that adds partitions succeeds")
+
+    async def add(self, server: ServerProcess, topic: str) -> bool:
+        connection = Connection(*server.address)
+        try:
+            answer = await connection.request("PUT", f"/v1/topics/{topic}", MORE)
+        except (NotSent, NoAnswer):
+            return False
+        finally:
+            connection.close()
+        assert answer.status in (200, 201, 503), answer
+        return answer.status != 503
+
+    async def view(self, topic: str) -> dict[str, Any]:
+        connection = Connection(*self.servers[0].address)
+        try:
+            return (await connection.request("GET", f"/v1/topics/{topic}")).json()
+        finally:
+            connection.close()
+
+    def line(self, report: Report) -> str:
+        """What the run showed, in one line."""
+        events = self.recorder.events
+        accepted = sorted(e.complete_ns for e in events if isinstance(e, Send) and e.outcome is Outcome.OK)
+        gap_ms = max((after - before for before, after in pairwise(accepted)), default=0) / 1e6
+        operations = sum(1 for event in events if not isinstance(event, Fault))
+        return (
+            f"1 -> {PARTITIONS} partitions under load with kills: seed {self.seed}  operations {operations}  "
+            f"faults {report.faults}  unknowns {report.unknown}  lost {report.count(Kind.LOST)}  "
+            f"early {report.count(Kind.EARLY)}  doubled {report.count(*DOUBLED)}  gap {gap_ms:.0f} ms  "
+            f"calls torn {self.torn}"
+        )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("seed", range(1, RUNS + 1))
+async def test_nothing_is_lost_or_doubled_when_servers_are_killed_while_they_add_partitions(
+    seed: int, folder: Path, private_valkey: PrivateValkey, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = ExpansionRun(folder, private_valkey.url, seed)
+    report = await run.run()
+    findings = [str(finding) for finding in (await fsck(private_valkey.url)).findings]
+    with capsys.disabled():
+        print(f"\n{run.line(report)}  fsck {len(findings)}", flush=True)
+    if report.violations or findings or run.load.bugs:
+        write(Path("/tmp") / f"expansion-{seed}.jsonl", run.recorder.events, run.final)
+    assert (report.violations, findings, run.load.bugs) == ((), [], [])
+    assert (report.left, report.faults) == (0, run.kills)
+    assert run.kills >= KILLS
+    assert report.unknown + report.unavailable > 0, "the kills hit nothing: this run shows nothing"
+    for topic in run.topics:
+        numbers = [_last_number(private_valkey, topic, number) for number in range(PARTITIONS + 1)]
+        assert all(numbers), f"a partition was never used: {numbers}"
+
+
+def _last_number(store: PrivateValkey, topic: str, partition: int) -> int:
+    return int(store.ask("HGET", f"dueline:{{default/{topic}/{partition}}}:m", "seq") or 0)
+
+
+def forgetful(name: str, source: str) -> str:
+    """A closed partition that says MOVED also for ids that it holds."""
+    if name == "single_send":
+        return source.replace("held and ''", "false and ''").replace(" or redis.call('HEXISTS', r, id) == 1", "")
+    return source
+
+
+@pytest.mark.parametrize(("patch", "is_sound"), [(None, True), (forgetful, False)])
+async def test_the_checker_sees_whether_old_partitions_answer_for_their_ids(
+    patch: Callable[[str, str], str] | None, is_sound: bool, private_valkey: PrivateValkey
+) -> None:
+    recorder, topic = Recorder(), f"t-{uuid.uuid4().hex}"
+    plan = Plan(topics=(topic,), max_delay_ms=300, conflict_share=0.5, max_jobs=800, pause_ms=4.0, wait_ms=60)
+    async with served(ValkeyStore(private_valkey.url, lua_patch=patch)) as address:
+        load = Load(plan, [address], recorder, seed=5)
+        await load.start()
+        await load.acknowledged_reaches(250)
+        added = await Connection(*address).request("PUT", f"/v1/topics/{topic}", MORE)
+        assert added.status == 200
+        await load.acknowledged_reaches(700)
+        await load.stop_sending()
+        await load.drained(10.0)
+        await load.stop()
+        final = await load.dump()
+    report = check(recorder.events, final)
+    assert (report.violations == ()) is is_sound, report.violations[:3]
+    assert is_sound or report.count(*DOUBLED) > 0
