@@ -8,7 +8,7 @@
 --                    deliveries a second (-1 leave, 0 no limit)   2: time   4: topic too (0/1)
 -- RETURN status now note extra numbers (1 = done) ""
 -- BOUND  O(log N)
-local FIELDS = { 'pv', 'rt', 'rk', 'ra' }
+local FIELDS = { 'pv', 'rt', 'rk', 'ra', 'on' }
 -- include time
 -- include head
 -- include rate
@@ -50,6 +50,7 @@ elseif N[1] == 3 and known then
 elseif N[1] == 4 then
   local extra = permanent and 1 or 0
   local needed = N[2] == 0 and (waited or (M.pu and tonumber(M.pu) > now) or limited or rate or M.pv)
+  needed = needed or tonumber(M.on or 0) > 0 -- a schedule sends here, or did (lib/fence)
   for _, index in ipairs({ s, l, a, d }) do
     needed = needed or redis.call('ZCARD', index) > extra
   end

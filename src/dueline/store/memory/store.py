@@ -17,6 +17,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from ...engine.directory import TopicChange
+from ...engine.fence import Fence
 from ...engine.job import BodyKind, Job, LeasedJob, Partition, Reason, State
 from ...engine.limits import PULL_BYTES
 from ...engine.store import (
@@ -42,7 +43,7 @@ from ...engine.store import (
     StalePolicy,
     Stats,
 )
-from . import groups, holders
+from . import fencing, groups, holders
 from .audit_log import MemoryAuditLog
 from .change import NOT_FOUND, Change
 from .counts import count
@@ -50,7 +51,7 @@ from .directory import MemoryDirectory
 from .listing import list_page
 from .partitions import PartitionState, RecordSet
 from .push_log import MemoryPushLog
-from .records import Group, Record, due_ms, is_overdue, job_of, judged, leased_job_of
+from .records import Group, Record, Status, due_ms, is_overdue, job_of, judged, leased_job_of
 from .tokens import MemoryTokens
 
 
@@ -104,8 +105,15 @@ class MemoryStore:
     def _send(self, change: Change, item: SendItem) -> SendOutcome:
         if item.merge is not None:
             return groups.join(change, item, item.merge, partial(self._store, change))
+        decided = None if item.occurrence is None else fencing.decided(change, item.occurrence)
+        if decided is not None:
+            return decided
         found = change.record_set.find(item.id, change.now_ms)
+        if item.replaces is not None:
+            return self._replace(change, item, item.replaces, found)
         if found is None:
+            if item.occurrence is not None:
+                fencing.sent(change, item.occurrence)
             return _sent(Code.CREATED, self._store(change, item), change)
         old, status = found
         rule = item.on_live if status.live else item.on_ended
@@ -115,8 +123,21 @@ class MemoryStore:
             return _sent(Code.REPLACED, self._store(change, item), change)
         if old.topic != change.state.partition.topic:
             return SendOutcome(Code.ELSEWHERE, status.state, 0, 0, old.topic)
-        same = rule is OnConflict.KEEP or item.fingerprint == old.fingerprint
+        same = item.occurrence is None and (rule is OnConflict.KEEP or item.fingerprint == old.fingerprint)
         return _sent(Code.KEPT if same else Code.ID_EXISTS, old, change)
+
+    def _replace(
+        self, change: Change, item: SendItem, version: int, found: tuple[Record, Status] | None
+    ) -> SendOutcome:
+        """Replace the live job that has this version; 0: there must be none."""
+        old = found[0] if found is not None and found[1].live else None
+        current = 0 if old is None else old.number
+        if version != current:
+            return SendOutcome(Code.VERSION_MISMATCH, State.DONE, 0, current)
+        new = self._store(change, item)
+        if old is not None:
+            new.progress = old.progress
+        return _sent(Code.CREATED if old is None else Code.REPLACED, new, change)
 
     def _store(self, change: Change, item: SendItem, group: Group | None = None) -> Record:
         record = Record(
@@ -317,6 +338,13 @@ class MemoryStore:
             if control.policy_version is not None:
                 state.policy_version = max(state.policy_version, control.policy_version)
 
+    async def fence(self, partition: Partition, fences: Sequence[Fence]) -> list[Fence]:
+        with self._change(partition) as change:
+            return fencing.write(change, fences)
+
+    async def fences(self, partition: Partition, cursor: bytes = b"") -> tuple[list[Fence], bytes | None]:
+        return [fencing.shown(*entry) for entry in self._state(partition).fences.items()], None
+
     async def read(self, partition: Partition, ids: Sequence[str], body: bool = True) -> list[Job | None]:
         now_ms, record_set = self._clock(), self._state(partition).record_set
         found = [record_set.find(id, now_ms) for id in ids]
@@ -341,6 +369,9 @@ class MemoryStore:
             if counts["work"] >= limit:
                 break
             counts.update(state.record_set.tidy(record, now_ms))
+        for schedule, fence in list(state.fences.items()):
+            if fence.ends_ms is not None and fence.ends_ms <= now_ms:
+                del state.fences[schedule]
         next_ms = state.tidy_ms()
         state.agenda_at_ms = next_ms or 0
         return CleanOutcome(
@@ -359,7 +390,7 @@ class MemoryStore:
         now_ms, state = self._clock(), self._state(partition)
         waited = state.wait_until_ms > now_ms
         kept = state.paused_until_ms > now_ms or state.policy_version or state.max_in_flight or state.rate.per_s
-        if ((kept or waited) and not topic_too) or any(True for _ in state.jobs(now_ms)):
+        if ((kept or waited) and not topic_too) or state.fences or any(True for _ in state.jobs(now_ms)):
             return False
         del self._partitions[partition]
         if waited:
@@ -390,7 +421,7 @@ class MemoryStore:
             after_ms = self._state(other).next_ms(now_ms)
             if after_ms is not None and (before_ms is None or after_ms < before_ms):
                 self.events.woken(other)
-        note_ms = change.state.note_ms(change.touched, now_ms)
+        note_ms = change.state.note_ms(change.touched, change.work_ms, now_ms)
         if note_ms is not None:
             self.events.noted(partition, note_ms)
         if not self.directory.knows(partition.namespace, partition.topic):

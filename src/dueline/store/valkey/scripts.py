@@ -36,6 +36,7 @@ OPERATIONS = (
     "single_send",
     "audit",
     "tokens",
+    "fence",
 )
 _INCLUDE = re.compile(r"^-- include (\w+)$", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)

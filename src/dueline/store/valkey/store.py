@@ -18,6 +18,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...engine.errors import Unavailable
+from ...engine.fence import Fence
 from ...engine.guards import GuardWatch
 from ...engine.job import Job, Partition, Reason, State
 from ...engine.limits import PULL_BYTES, Limits
@@ -64,6 +65,7 @@ __all__ = ["ValkeyStore", "WrongStore"]
 CLEAN_STEPS = 20  # before a list that shows dead jobs; remaining ones appear in the next list
 FINISHING = frozenset({"ack", "release", "extend"})  # never refused because other jobs of the namespace wait
 LANES = {"send": 2}  # calls in flight per partition
+Reply = tuple[list[int], bytes]
 
 
 class ValkeyStore:
@@ -200,6 +202,10 @@ class ValkeyStore:
         if len(self._locks) > 4096:
             self._locks = {key: lock for key, lock in self._locks.items() if lock.locked()}
         return self._locks.setdefault((name, partition), asyncio.Lock())
+
+    async def _changed(self, name: str, partition: Partition, numbers: bytes, blob: bytes = b"") -> Reply:
+        async with self._alone(name, partition):
+            return (await self._calls.change(name, partition, numbers, blob))[2:]
 
     # --- namespaces with `namespace_ids` ---
 
@@ -386,8 +392,7 @@ class ValkeyStore:
         return codec.decode_stats(n, now_ms, with_bands=bool(bands_ms))
 
     async def _control(self, partition: Partition, *numbers: float) -> bool:
-        async with self._alone("control", partition):
-            _, _, n, _ = await self._calls.change("control", partition, codec.pack_numbers(list(numbers)))
+        n, _ = await self._changed("control", partition, codec.pack_numbers(list(numbers)))
         return bool(n[0])
 
     async def control(self, partition: Partition, control: Control) -> None:
@@ -406,23 +411,21 @@ class ValkeyStore:
     async def retire(self, partition: Partition, topic_too: bool = False) -> bool:
         return await self._control(partition, 4, int(topic_too))
 
+    async def fence(self, partition: Partition, fences: Sequence[Fence]) -> list[Fence]:
+        n, _ = await self._changed("fence", partition, *requests.fences(fences))
+        return requests.fences_now(fences, n)
+
+    async def fences(self, partition: Partition, cursor: bytes = b"") -> tuple[list[Fence], bytes | None]:
+        return requests.fences_page(*await self._changed("fence", partition, requests.READ_FENCES, cursor))
+
     async def _dead(
         self, partition: Partition, what: int, ids: Sequence[str] | None, limit: int, delay: int, most: int
     ) -> list[tuple[str, Outcome]]:
         results: list[tuple[str, Outcome]] = []
         parts = [ids[i : i + 500] for i in range(0, len(ids), 500)] if ids is not None else [[]]
         for part in parts:
-            packed = [codec.pack_id(id) for id in part]
-            numbers = [what, 0 if ids is not None else min(limit, 500), delay, most, *map(len, packed)]
-            async with self._alone("dead", partition):
-                _, _, n, blob = await self._calls.change(
-                    "dead", partition, codec.pack_numbers(numbers), b"".join(packed)
-                )
-            at = 0
-            for i in range(0, len(n), 4):
-                id = codec.unpack_id(blob[at : at + n[i]])
-                at += n[i]
-                results.append((id, Outcome(codec.CODES[n[i + 1]], n[i + 2], version=n[i + 3])))
+            encoded = requests.dead(what, part, 0 if ids is not None else min(limit, 500), delay, most)
+            results += requests.dead_outcomes(*await self._changed("dead", partition, *encoded))
         return results
 
     async def revive(self, partition: Partition, revive: Revive) -> list[tuple[str, Outcome]]:
@@ -433,8 +436,7 @@ class ValkeyStore:
         return await self._dead(partition, 2, purge.ids, purge.limit, 0, -1)
 
     async def clean(self, partition: Partition, limit: int = 200) -> CleanOutcome:
-        async with self._alone("clean", partition):
-            _, _, n, _ = await self._calls.change("clean", partition, codec.pack_numbers([min(limit, 200)]))
+        n, _ = await self._changed("clean", partition, codec.pack_numbers([min(limit, 200)]))
         return CleanOutcome(n[0], n[1], n[2], n[3], None if n[4] < 0 else n[4], bool(n[5]))
 
 
