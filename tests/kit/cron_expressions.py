@@ -4,9 +4,11 @@ every minute of a zone around the changes of its clock."""
 from __future__ import annotations
 
 import random
+from bisect import bisect_left
 from calendar import monthrange
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from itertools import islice
+from itertools import accumulate, islice
 from zoneinfo import ZoneInfo
 
 from croniter import croniter
@@ -16,8 +18,8 @@ from dueline.engine.job import BodyKind
 from dueline.engine.occurrences import Occurrences
 from dueline.engine.schedule import Schedule
 
-MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
-DAYS = "sun mon tue wed thu fri sat".split()
+MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+DAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
 MINUTE = timedelta(minutes=1)
 # A wall-clock hour, half an hour, midnight, and a whole day; in both halves of the year.
 CHANGES = [
@@ -66,9 +68,24 @@ def random_expression(rng: random.Random, seconds: bool) -> str:
     if rng.random() < 0.15:
         day = "*"  # croniter has no rule for both
         weekday = f"{rng.choice([*DAYS, *'0123456'])}#{rng.randint(1, 4)}"
+    elif day != "L" and (covers_all(day, 1, 31, []) or covers_all(weekday, 0, 6, DAYS)):
+        day, weekday = "*", "*"  # croniter takes 1-31 for *, which changes whether one of the two is enough
     month = random_field(rng, 1, 12, MONTHS) if rng.random() < 0.4 else "*"
     fields = [random_field(rng, 0, 59), random_field(rng, 0, 23), day, month, weekday]
     return " ".join([random_field(rng, 0, 59)] * seconds + fields)
+
+
+def never_comes(expression: str) -> bool:
+    """Whether no day of a leap year's months has the day of the month, for expressions that ask for it."""
+    _, _, day, month, weekday = expression.lower().split()[-5:]
+    if day == "l" or not (day.startswith("*") or weekday.startswith("*")):
+        return False
+    longest = max(monthrange(2024, one)[1] for one in numbers(month, 1, 12, MONTHS))
+    return min(numbers(day, 1, 31, [])) > longest
+
+
+def covers_all(field: str, first: int, last: int, names: list[str]) -> bool:
+    return len(numbers(field, first, last, names)) == last - first + 1
 
 
 def independent_times(expression: str, start: datetime, count: int) -> list[int]:
@@ -89,30 +106,32 @@ def walked_times(expression: str, zone: str, start: datetime, minutes: int) -> l
     walls = [at.astimezone(tz).replace(tzinfo=None) for at in real]
     if any(field.startswith("*") for field in expression.split()[:2]):
         return [milliseconds(at) for at, wall in zip(real, walls, strict=True) if matches(wall)]
+    latest = list(accumulate(walls, max))  # the first minute that shows a time or a later one is found in it
     found: set[int] = set()
     wall = walls[0]
-    while wall <= walls[-1]:
+    while wall <= latest[-1]:
         if matches(wall):
-            at_or_later = [at for at, seen in zip(real, walls, strict=True) if seen >= wall]
-            found.add(milliseconds(at_or_later[0]))
+            found.add(milliseconds(real[bisect_left(latest, wall)]))
         wall += MINUTE
     return sorted(found)
 
 
-def matcher(expression: str):
-    """Whether a wall-clock minute matches, by a reading of the five fields that shares nothing with any library."""
+def numbers(field: str, first: int, last: int, names: list[str]) -> set[int]:
+    """The numbers that a field stands for, by a reading that shares nothing with any library."""
+    found: set[int] = set()
+    for item in field.split(","):
+        span, _, step = item.partition("/")
+        low, _, high = span.partition("-")
+        ends = [names.index(end) + first if end in names else int(end) for end in (low, high or low) if end != "*"]
+        start, stop = (first, last) if span == "*" else (ends[0], ends[-1])
+        found |= set(range(start, stop + 1, int(step or 1)))
+    return found
+
+
+def matcher(expression: str) -> Callable[[datetime], bool]:
+    """Whether a wall-clock minute matches."""
     minute, hour, day, month, weekday = expression.lower().split()
     is_and = day.startswith("*") or weekday.startswith("*")
-
-    def numbers(field: str, first: int, last: int, names: list[str]) -> set[int]:
-        found: set[int] = set()
-        for item in field.split(","):
-            span, _, step = item.partition("/")
-            low, _, high = span.partition("-")
-            ends = [names.index(end) + first if end in names else int(end) for end in (low, high or low) if end != "*"]
-            start, stop = (first, last) if span == "*" else (ends[0], ends[-1])
-            found |= set(range(start, stop + 1, int(step or 1)))
-        return found
 
     minutes, hours, months = numbers(minute, 0, 59, []), numbers(hour, 0, 23, []), numbers(month, 1, 12, MONTHS)
 

@@ -130,7 +130,7 @@ class CronTimes:
                 found += min(self._cron.count(before, first), 1)
                 wall = first
             else:  # a fold: its second pass has nothing
-                wall = max(wall, before)
+                wall = before
         return found + self._cron.count(wall, self._clock.wall(until_s))
 
     def _rest_of(self, at_s: int) -> datetime:
@@ -144,8 +144,8 @@ class CronTimes:
         wall = self._rest_of(at_s)
         last = wall.replace(year=wall.year + SEARCH_YEARS, day=min(wall.day, 28))
         before, after = self._clock.offsets_s(wall)
-        if before > after and at_s == seconds_of(wall) - before and not self._cron.is_fixed:
-            # In the first pass of a fold. If nothing is left in it, go on with the start of the second pass.
+        if before > after and not self._cron.is_fixed:
+            # In a fold. If nothing is left in the first pass, go on with the start of the second one.
             found = self._cron.after(wall)
             if found is None or seconds_of(found) - before >= self._clock.change_s(wall):
                 wall = self._clock.wall(self._clock.change_s(wall)) - _SECOND
@@ -157,14 +157,12 @@ class CronTimes:
         return None
 
     def _instants(self, wall: datetime) -> tuple[int, ...]:
-        """When this time of the expression comes, by the rule for clock changes."""
+        """When this time of the expression comes. Of the second pass of a fold, fixed times ask for nothing
+        (`_rest_of`)."""
         before, after = self._clock.offsets_s(wall)
-        first_s, second_s = seconds_of(wall) - before, seconds_of(wall) - after
-        if before == after:
-            return (first_s,)
-        if before > after:
-            return (first_s,) if self._cron.is_fixed else (first_s, second_s)
-        return (self._clock.change_s(wall),) if self._cron.is_fixed else ()
+        if before < after:
+            return (self._clock.change_s(wall),) if self._cron.is_fixed else ()
+        return seconds_of(wall) - before, seconds_of(wall) - after
 
     def _end_of_change(self, wall: datetime) -> datetime:
         """The first wall-clock time after the gap or fold that `wall` is in."""
