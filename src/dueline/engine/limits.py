@@ -14,7 +14,7 @@ PULL_BYTES = 1 << 20
 MAX_REFUNDS = 100
 MAX_ERROR_BYTES = 1024
 CELLS = 1024
-INTERNAL_NAMESPACE = "dueline.internal"  # for the directory entry that counts changes; holds no jobs
+INTERNAL_NAMESPACE = "dueline.internal"  # the server's own: the directory entry that counts changes, schedules
 
 
 class Limits(msgspec.Struct, frozen=True):
