@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from dueline.engine.commands import Pull, Send, TopicPatch
 from dueline.engine.engine import Engine
-from dueline.engine.job import BodyKind, LeasedJob
+from dueline.engine.errors import UnknownOutcome
+from dueline.engine.job import BodyKind, LeasedJob, Partition
 from dueline.engine.policy import TopicPolicy
 from dueline.engine.schedule import Schedule, ScheduleView
-from dueline.engine.store import Ref
+from dueline.engine.store import Code, Outcome, Ref, Release, SendItem, SendOutcome
 from dueline.store.memory import MemoryStore
 from dueline.testing.clock import VirtualClock
 from dueline.testing.timer import VirtualTimer, settled
-from tests.kit.cut_store import CutStore
+from tools.faults.cut_store import CutStore
 
 NS = "default"
 HOUR_MS = 3_600_000
@@ -30,13 +32,40 @@ def every(seconds: float, topic: str = "t", **options: Any) -> Schedule:
     return Schedule(topic, options.pop("job", template()), every_ms=int(seconds * 1000), **options)
 
 
+class HeldStore(MemoryStore):
+    """The reference store. A send to the topic `held` stands still until `go_on` is set; the answer of the next send to
+    the topic `lost` is lost. `released`: what releases returned."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__(clock)
+        self.held: str | None = None
+        self.lost: str | None = None
+        self.go_on = asyncio.Event()
+        self.released: list[Code] = []
+
+    async def send(self, partition: Partition, items: Sequence[SendItem], policy_version: int = 0) -> list[SendOutcome]:
+        if partition.topic == self.held:
+            self.held = None
+            await self.go_on.wait()
+        results = await super().send(partition, items, policy_version)
+        if partition.topic == self.lost:
+            self.lost = None
+            raise UnknownOutcome
+        return results
+
+    async def release(self, partition: Partition, items: Sequence[Release]) -> list[Outcome]:
+        results = await super().release(partition, items)
+        self.released += [result.code for result in results]
+        return results
+
+
 class ScheduleKit:
     """`engine` is the newest server. Times are counted from the start, in seconds."""
 
     def __init__(self) -> None:
         self.clock = VirtualClock(START_MS)
         self.timer = VirtualTimer(self.clock)
-        self.memory = MemoryStore(self.clock)
+        self.memory = HeldStore(self.clock)
         self.servers: list[tuple[CutStore, Engine]] = []
 
     async def serve(self, at: int = 0, *, done: bool = False) -> Engine:
@@ -58,6 +87,7 @@ class ScheduleKit:
         return self.servers[-1][0]
 
     async def stop(self) -> None:
+        self.memory.go_on.set()
         for store, engine in self.servers:
             if not store.gone.is_set():
                 await engine.stop()

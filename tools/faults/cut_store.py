@@ -67,7 +67,7 @@ class CutStore(_Cut):
         self.gone = asyncio.Event()
         self.directory = _Cut(inner.directory, DIRECTORY_CALLS, self._call)
         self._at = at
-        self._done = done
+        self.done = done
 
     @property
     def events(self) -> Any:
@@ -79,7 +79,7 @@ class CutStore(_Cut):
 
     def stop_at(self, at: int, *, done: bool) -> None:
         """The engine is gone at this call, counted from now."""
-        self._at, self._done = len(self.calls) + at, done
+        self._at, self.done = len(self.calls) + at, done
 
     async def _call(self, name: str, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
         if self.gone.is_set():
@@ -87,7 +87,7 @@ class CutStore(_Cut):
         self.calls.append(name)
         if len(self.calls) == self._at:
             self.gone.set()
-            if self._done:
+            if self.done:
                 await call(*args, **options)
             await _for_ever()
         return await call(*args, **options)
