@@ -16,7 +16,7 @@ import asyncio
 from msgspec.structs import replace
 
 from .checks import cut_error
-from .errors import DuelineError, Unavailable, VersionMismatch
+from .errors import DuelineError, VersionMismatch
 from .fence import Fence, Occurrence
 from .job import LIVE, Job, LeasedJob, Partition, State
 from .limits import BATCH_JOBS, INTERNAL_NAMESPACE, LAST_MS
@@ -200,20 +200,13 @@ class ScheduleRunner:
         command = replace(occurrence_send(turn.namespace, turn.name, turn.schedule, at_ms), occurrence=occurrence)
         try:
             sent = await self._sender.send(turn.namespace, turn.schedule.topic, command)
-        except Unavailable as error:
-            if error.done is None:
-                raise  # it may have been sent: the next holder finds out
-            turn.failed(error.message)
-        except VersionMismatch:
-            turn.failed(NEWER)
-        except DuelineError as error:
-            turn.failed(f"{error.code}: {error.message}")
+        except DuelineError as error:  # if it may have been sent all the same, the next try finds out
+            turn.failed(NEWER if isinstance(error, VersionMismatch) else f"{error.code}: {error.message}")
+            self._metrics.failed += 1
         else:
             turn.sent(at_ms, sent.id)
             if sent.result == "created":
                 self._metrics.count_fired(max(self._store.now_ms() - at_ms, 0))
-        if turn.progress.error is not None:
-            self._metrics.failed += 1
 
     async def _last_lives(self, turn: Turn) -> bool:
         """Whether the job of the last occurrence is not finished yet."""

@@ -9,11 +9,13 @@ from collections.abc import AsyncIterator
 import pytest
 from schedule_kit import NS, START_MS, ScheduleKit, every, template
 
-from dueline.engine.commands import TopicPatch
-from dueline.engine.job import Partition
+from dueline.engine.commands import Pull, TopicPatch
+from dueline.engine.fence import Fence
+from dueline.engine.job import Partition, Reason
 from dueline.engine.limits import INTERNAL_NAMESPACE
 from dueline.engine.policy import TopicPolicy
-from dueline.engine.store import Code
+from dueline.engine.schedule import Misfire, Overlap
+from dueline.engine.store import Code, Release
 from dueline.testing.timer import settled
 from tests.kit.async_tests import async_fixture
 
@@ -121,6 +123,58 @@ async def test_a_holder_that_stands_still_sends_nothing_after_a_change(kit: Sche
     if change in ("put", "move"):
         await kit.advance(50)
         assert await kit.times("u" if change == "move" else "t") == [100]
+
+
+async def test_a_holder_that_stands_still_sends_nothing_that_another_server_skipped(kit: ScheduleKit) -> None:
+    await kit.put("a", every(10, misfire=Misfire.SKIP))
+    kit.memory.held = "t"
+    await kit.advance(10)
+    await kit.advance(3600)
+    await kit.serve()
+    await kit.advance(0)
+    kit.memory.go_on.set()
+    await settled()
+    assert await kit.times() == []
+    assert (await kit.get("a")).missed_count == 361
+
+
+async def test_a_holder_that_stands_still_sends_nothing_that_was_skipped_for_an_older_job(kit: ScheduleKit) -> None:
+    await kit.put("a", every(10, overlap=Overlap.SKIP))
+    await kit.advance(10)
+    [job] = await kit.engine.pull(Pull(NS, ("t",)))
+    await kit.engine.release(NS, "t", [Release(job.id, job.lease, dead=Reason.REJECTED)])
+    kit.memory.held = "t"
+    await kit.advance(10)
+    await kit.engine.revive(NS, "t", [job.id])
+    await kit.serve()
+    await kit.advance(15)
+    kit.memory.go_on.set()
+    await settled()
+    assert await kit.times() == [10]
+    assert (await kit.get("a")).missed_count == 2
+
+
+async def test_the_next_holder_writes_the_fences_that_a_killed_change_left_out(kit: ScheduleKit) -> None:
+    await kit.put("a", every(10))
+    kit.memory.held = "t"
+    await kit.advance(10)
+    await kit.serve()
+    calls = len(kit.store.calls)
+    calling = asyncio.ensure_future(kit.put("a", every(20, topic="u")))
+    await settled()
+    assert calling.done()
+    kit.store.stop_at(kit.store.calls[calls:].index("send") + 1, done=True)  # the same change again
+    calling = asyncio.ensure_future(kit.put("a", every(20, topic="u2")))
+    await settled()
+    assert (calling.done(), kit.store.calls[-1]) == (False, "send")
+    await kit.serve()
+    await kit.advance(10)
+    assert (await kit.times("u"), await kit.times("u2")) == ([], [20])
+    kit.memory.go_on.set()
+    await settled()
+    assert await kit.times() == []
+    [fence] = {fence for n in range(3) for fence in (await kit.memory.fences(Partition(NS, "u", n)))[0]}
+    assert fence == Fence(f"{NS}\0a", (await kit.get("a")).version, gone=True)
 
 
 @pytest.mark.parametrize("change", ["put", "move", "pause", "resume", "delete"])

@@ -152,6 +152,7 @@ async def test_a_schedule_deleted_and_made_again_at_once_begins_anew(kit: Schedu
         await kit.get("a")
     view, new = await kit.engine.schedules.put(NS, "a", every(20), None)
     assert (new, view.last_at_ms, view.last_job) == (True, None, None)
+    assert await kit.get("a") == view
     await kit.serve()
     await kit.advance(10)
     assert await kit.times() == [10, 20]
