@@ -86,7 +86,9 @@ class Engine:
         roomy_sender = Sender(store, self._topics, self._registrar, Checks(roomy(limits)), timer)
         self.tokens = Tokens(store, timer)
         self._forwarder = Forwarder(store, self._topics, roomy_sender, self._carry, timer, round_s)
-        self._runner = ScheduleRunner(store, self._topics, self._waiters, self._sender, self.metrics.schedules, timer)
+        self._runner = ScheduleRunner(
+            store, self._topics, self._waiters, self._jobs, self._sender, self.metrics.schedules, timer
+        )
         self.schedules = Schedules(
             store, self._topics, self._control, self._jobs, self._sender, self._checks, self._runner
         )

@@ -16,9 +16,10 @@ import asyncio
 from msgspec.structs import replace
 
 from .checks import cut_error
-from .errors import DuelineError, VersionMismatch
+from .errors import DuelineError, NotFound, VersionMismatch
 from .fence import Fence, Occurrence
 from .job import LIVE, Job, LeasedJob, Partition, State
+from .job_calls import JobCalls
 from .limits import BATCH_JOBS, INTERNAL_NAMESPACE, LAST_MS
 from .metrics import ScheduleMetrics
 from .misfire import due
@@ -31,7 +32,6 @@ from .stored_schedule import (
     StoredSchedule,
     fence_name,
     namespace_of,
-    occurrence_id,
     occurrence_send,
     occurrences_of,
     pack_progress,
@@ -87,19 +87,24 @@ class Turn:
         self.delay_ms = min(FIRST_BACK_OFF_MS * 2 ** min(failures, 10), LAST_BACK_OFF_MS)
         self.progress = replace(self.progress, failures=failures + 1, error=cut_error(error))
 
-    def fence(self, at_ms: int = 0, gone: bool = False) -> Fence:
-        return Fence(fence_name(self.namespace, self.name), self.version, at_ms, gone)
-
 
 class ScheduleRunner:
     """`start`, then the config of a topic with schedules (engine.topic_changes) begins a loop for that topic."""
 
     def __init__(
-        self, store: Store, topics: Topics, waiters: Waiters, sender: Sender, metrics: ScheduleMetrics, timer: Timer
+        self,
+        store: Store,
+        topics: Topics,
+        waiters: Waiters,
+        jobs: JobCalls,
+        sender: Sender,
+        metrics: ScheduleMetrics,
+        timer: Timer,
     ) -> None:
         self._store = store
         self._topics = topics
         self._waiters = waiters
+        self._jobs = jobs
         self._sender = sender
         self._metrics = metrics
         self._timer = timer
@@ -183,13 +188,13 @@ class ScheduleRunner:
         now_ms = self._store.now_ms()
         found = due(occurrences_of(schedule), schedule.misfire, turn.decided_at_ms, now_ms, stored.missed_until_ms)
         if found.skipped:
-            await self._skip(turn, found.skipped_to_ms, None)
+            await self._skip(turn, found.skipped_to_ms)
             turn.decide(found.skipped_to_ms, found.skipped)
             turn.missed += found.skipped
         if found.at_ms is None:
             return
         if schedule.overlap is Overlap.SKIP and await self._last_lives(turn):
-            await self._skip(turn, found.at_ms, occurrence_id(turn.name, found.at_ms))
+            await self._skip(turn, found.at_ms)
             turn.decide(found.at_ms, 1)
             turn.skipped += 1
             return
@@ -213,17 +218,19 @@ class ScheduleRunner:
         id, name = turn.progress.last_job, turn.progress.last_topic
         if id is None or name is None:
             return False
-        topic = await self._topics.get(turn.namespace, name)
-        [job] = await self._store.read(topic.partition_of(id), (id,), False)
-        return job is not None and job.state in LIVE
+        try:
+            job = await self._jobs.get(await self._topics.get(turn.namespace, name), id)
+        except NotFound:
+            return False
+        return job.state in LIVE
 
     # -- fences
 
-    async def _skip(self, turn: Turn, at_ms: int, id: str | None) -> None:
-        """Make sure that nobody sends the skipped occurrences: in the partition of the id, or in all."""
+    async def _skip(self, turn: Turn, at_ms: int) -> None:
+        """Make sure that nobody sends the occurrences up to here."""
         topic = await self._topics.load(turn.namespace, turn.schedule.topic)
-        partitions = topic.partitions if id is None else (topic.partition_of(id),)
-        await asyncio.gather(*(self._store.fence(partition, (turn.fence(at_ms),)) for partition in partitions))
+        fence = Fence(fence_name(turn.namespace, turn.name), turn.version, at_ms)
+        await asyncio.gather(*(self._store.fence(partition, (fence,)) for partition in topic.partitions))
 
     async def _fence_topics(self, namespace: str, name: str, stored: StoredSchedule, version: int) -> list[Fence]:
         """Write the fences of a new version, and return them as they are now. Topics that it does not send to get a
