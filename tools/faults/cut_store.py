@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from dueline.engine.timer import Handle, Timer
@@ -29,6 +30,7 @@ CALLS = frozenset(
         "control",
         "fence",
         "fences",
+        "held",
         "revive",
         "purge",
         "clean",
@@ -54,7 +56,7 @@ class _Cut:
         found = getattr(self._inner, name)
         if name not in self._calls:
             return found
-        return lambda *args, **options: self._through(name, found, *args, **options)
+        return partial(self._through, name, found)
 
 
 class CutStore(_Cut):

@@ -163,7 +163,7 @@ class Simulation:
             for (namespace, name), schedule in self.schedules.items()
             for at_ms in Occurrences.of(schedule).between(start_ms, end_ms, 1_000_000)
         }
-        came = Counter((namespace, id) for namespace, id, _, now_ms in self.store.sent if _at_ms(id) <= end_ms)
+        came = Counter((namespace, id) for namespace, id, _, _ in self.store.sent if _at_ms(id) <= end_ms)
         return Result(
             occurrences=len(expected),
             missed=len(expected.keys() - came.keys()),

@@ -33,19 +33,19 @@ def every(seconds: float, topic: str = "t", **options: Any) -> Schedule:
 
 
 class HeldStore(MemoryStore):
-    """The reference store. A send to the topic `held` stands still until `go_on` is set; the answer of the next send to
-    the topic `lost` is lost. `released`: what releases returned."""
+    """The reference store. A send to the topic `stands_at` stands still until `go_on` is set. The answer of the next
+    send to the topic `lost` is lost. `released`: what releases returned."""
 
     def __init__(self, clock: VirtualClock) -> None:
         super().__init__(clock)
-        self.held: str | None = None
+        self.stands_at: str | None = None
         self.lost: str | None = None
         self.go_on = asyncio.Event()
         self.released: list[Code] = []
 
     async def send(self, partition: Partition, items: Sequence[SendItem], policy_version: int = 0) -> list[SendOutcome]:
-        if partition.topic == self.held:
-            self.held = None
+        if partition.topic == self.stands_at:
+            self.stands_at = None
             await self.go_on.wait()
         results = await super().send(partition, items, policy_version)
         if partition.topic == self.lost:

@@ -89,7 +89,7 @@ async def test_an_answer_that_is_lost_is_found_out_by_the_next_holder(kit: Sched
 
 async def test_a_holder_that_stands_still_sends_nothing_twice_and_loses_its_lease(kit: ScheduleKit) -> None:
     await kit.put("a", every(10))
-    kit.memory.held = "t"
+    kit.memory.stands_at = "t"
     await kit.advance(10)
     assert await kit.times() == []
     await kit.serve()
@@ -107,7 +107,7 @@ async def test_a_holder_that_stands_still_sends_nothing_twice_and_loses_its_leas
 @pytest.mark.parametrize("change", ["put", "move", "pause", "delete"])
 async def test_a_holder_that_stands_still_sends_nothing_after_a_change(kit: ScheduleKit, change: str) -> None:
     await kit.put("a", every(10))
-    kit.memory.held = "t"
+    kit.memory.stands_at = "t"
     await kit.advance(10)
     schedules = kit.engine.schedules
     if change == "put":
@@ -127,7 +127,7 @@ async def test_a_holder_that_stands_still_sends_nothing_after_a_change(kit: Sche
 
 async def test_a_holder_that_stands_still_sends_nothing_that_another_server_skipped(kit: ScheduleKit) -> None:
     await kit.put("a", every(10, misfire=Misfire.SKIP))
-    kit.memory.held = "t"
+    kit.memory.stands_at = "t"
     await kit.advance(10)
     await kit.advance(3600)
     await kit.serve()
@@ -143,7 +143,7 @@ async def test_a_holder_that_stands_still_sends_nothing_that_was_skipped_for_an_
     await kit.advance(10)
     [job] = await kit.engine.pull(Pull(NS, ("t",)))
     await kit.engine.release(NS, "t", [Release(job.id, job.lease, dead=Reason.REJECTED)])
-    kit.memory.held = "t"
+    kit.memory.stands_at = "t"
     await kit.advance(10)
     await kit.engine.revive(NS, "t", [job.id])
     await kit.serve()
@@ -156,7 +156,7 @@ async def test_a_holder_that_stands_still_sends_nothing_that_was_skipped_for_an_
 
 async def test_the_next_holder_writes_the_fences_that_a_killed_change_left_out(kit: ScheduleKit) -> None:
     await kit.put("a", every(10))
-    kit.memory.held = "t"
+    kit.memory.stands_at = "t"
     await kit.advance(10)
     await kit.serve()
     calls = len(kit.store.calls)
@@ -173,7 +173,7 @@ async def test_the_next_holder_writes_the_fences_that_a_killed_change_left_out(k
     kit.memory.go_on.set()
     await settled()
     assert await kit.times() == []
-    [fence] = {fence for n in range(3) for fence in (await kit.memory.fences(Partition(NS, "u", n)))[0]}
+    [fence] = {fence for n in range(8) for fence in (await kit.memory.fences(Partition(NS, "u", n)))[0]}
     assert fence == Fence(f"{NS}\0a", (await kit.get("a")).version, gone=True)
 
 

@@ -372,16 +372,18 @@ async def test_a_change_fences_every_partition_of_both_topics(kit: ScheduleKit) 
     await kit.partitions("t", 3)
     await kit.partitions("u", 2)
     await kit.put("a", every(10))
-    assert await _fences(kit, "t", 3) == []
+    assert await _fences(kit, "t") == []
     second = await kit.put("a", every(10))
-    assert await _fences(kit, "t", 3) == [Fence(f"{NS}\0a", second.version)] * 3
+    assert set(found := await _fences(kit, "t")) == {Fence(f"{NS}\0a", second.version)}
+    assert len(found) >= 3
     third = await kit.put("a", every(10, topic="u"))
-    assert await _fences(kit, "t", 3) == [Fence(f"{NS}\0a", third.version, gone=True)] * 3
-    assert await _fences(kit, "u", 2) == [Fence(f"{NS}\0a", third.version)] * 2
+    assert set(await _fences(kit, "t")) == {Fence(f"{NS}\0a", third.version, gone=True)}
+    assert set(found := await _fences(kit, "u")) == {Fence(f"{NS}\0a", third.version)}
+    assert len(found) >= 2
     await kit.engine.schedules.delete(NS, "a")
-    gone = await _fences(kit, "u", 2)
-    assert [one.gone for one in gone] == [True, True]
-    assert gone[0].version > third.version
+    [gone] = set(await _fences(kit, "u"))
+    assert gone.gone
+    assert gone.version > third.version
 
 
 async def test_a_version_that_the_store_has_lost_is_passed(kit: ScheduleKit) -> None:
@@ -396,8 +398,9 @@ async def test_a_version_that_the_store_has_lost_is_passed(kit: ScheduleKit) -> 
     assert await kit.times() == [20]
 
 
-async def _fences(kit: ScheduleKit, topic: str, partitions: int) -> list[Fence]:
+async def _fences(kit: ScheduleKit, topic: str) -> list[Fence]:
+    """Of all partitions that the topic may have."""
     found: list[Fence] = []
-    for number in range(partitions):
+    for number in range(8):
         found += (await kit.memory.fences(Partition(NS, topic, number)))[0]
     return found
