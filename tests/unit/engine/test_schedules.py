@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from schedule_kit import NS, START_MS, ScheduleKit, every, template
 
 from dueline.engine.commands import Pull, Send
-from dueline.engine.errors import DuelineError, InvalidField, NotFound, TopicNotEmpty, VersionMismatch
+from dueline.engine.errors import DuelineError, InvalidField, NotFound, QuotaExceeded, TopicNotEmpty, VersionMismatch
 from dueline.engine.fence import Fence
 from dueline.engine.job import BodyKind, Partition
 from dueline.engine.limits import INTERNAL_NAMESPACE
@@ -267,12 +267,21 @@ async def test_an_id_that_somebody_else_took_is_an_error_until_it_is_free(kit: S
     assert (view.last_error, view.missed_count) == (None, 0)
 
 
+class _Quota:
+    is_reached = True
+
+    def admit(self, namespace: str, jobs: int) -> None:
+        if self.is_reached:
+            raise QuotaExceeded("too many pending jobs")
+
+
 async def test_a_refused_send_is_shown_and_tried_again(kit: ScheduleKit) -> None:
     await kit.put("a", every(10))
-    kit.engine.close_sends("the store may evict keys")
+    quota = _Quota()
+    kit.engine.limit_sends(quota)
     await kit.advance(15)
-    assert "evict" in ((await kit.get("a")).last_error or "")
-    kit.engine.close_sends(None)
+    assert (await kit.get("a")).last_error == "rate_limited: too many pending jobs"
+    quota.is_reached = False
     await kit.advance(8)
     assert await kit.times() == [10, 20]
     assert (await kit.get("a")).last_error is None

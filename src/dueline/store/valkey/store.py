@@ -392,8 +392,7 @@ class ValkeyStore:
         return codec.decode_stats(n, now_ms, with_bands=bool(bands_ms))
 
     async def _control(self, partition: Partition, *numbers: float) -> bool:
-        n, _ = await self._changed("control", partition, codec.pack_numbers(list(numbers)))
-        return bool(n[0])
+        return bool((await self._changed("control", partition, codec.pack_numbers(list(numbers))))[0][0])
 
     async def control(self, partition: Partition, control: Control) -> None:
         values = (control.pause_until_ms, control.max_in_flight, control.policy_version, control.rate_per_s)
