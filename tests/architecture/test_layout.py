@@ -80,7 +80,7 @@ MAY_USE = {
     "certificate_files": set(),
     "event_log": set(),
     "api": {"msgspec"},
-    "engine": {"msgspec"},
+    "engine": {"msgspec", "cronsim"},
     "client": {"msgspec"},
 }  # packages that are not Python's own, where they are few
 

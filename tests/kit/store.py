@@ -21,6 +21,7 @@ from typing import Any
 from zlib import crc32
 
 from dueline.engine.directory import TopicChange
+from dueline.engine.fence import Occurrence
 from dueline.engine.job import BodyKind, Job, LeasedJob, Partition, State
 from dueline.engine.policy import AT_ONCE, JobPolicy
 from dueline.engine.store import (
@@ -105,6 +106,8 @@ def item(
     tags: tuple[str, ...] = (),
     headers: bytes = b"",
     merge: Merge | None = None,
+    occurrence: Occurrence | None = None,
+    replaces: int | None = None,
     **numbers: Any,
 ) -> SendItem:
     """A send. Further words (`max_attempts=2`) belong to its policy, which retries at once unless it says `retry`; the
@@ -127,6 +130,8 @@ def item(
         tags=tags,
         headers=headers,
         merge=merge,
+        occurrence=occurrence,
+        replaces=replaces,
     )
 
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from .machine import Ground, Life
 from .merging import Groups, GroupSleepers, OnlyGroups
 from .mutants import Mutant
+from .scheduling import Scheduling
 from .sleepers import Sleepers
 from .twins import Bench
 
@@ -18,6 +19,7 @@ MACHINES: dict[str, type[Ground]] = {
     "group sleepers": GroupSleepers,
     "namespace_ids groups": Groups,
     "only groups": OnlyGroups,
+    "schedules": Scheduling,
 }
 
 

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from ..engine.errors import InvalidField
+from ..engine.limits import INTERNAL_NAMESPACE
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -62,6 +63,8 @@ class ForeignSettings(DialectSettings, frozen=True, forbid_unknown_fields=True):
     ] = ()
 
     def check(self) -> None:
+        if self.namespace == INTERNAL_NAMESPACE:
+            raise InvalidField("is reserved for the server", "namespace")
         networks = self.parsed_networks()
         if self.auth == "network":
             if self.listen is None:

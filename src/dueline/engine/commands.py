@@ -11,6 +11,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from .fence import Occurrence
 from .job import BodyKind, State
 from .policy import Retry, TopicPolicy
 from .store import MergeUpdate, OnConflict
@@ -51,6 +52,7 @@ class Send(msgspec.Struct, frozen=True):
     max_body_bytes: int | None = None  # the protocol's own limit; the topic's policy takes precedence
     any_delay: bool = False  # the protocol has no maximum delay: later due times become the latest possible one
     on_overdue: OnConflict | None = None  # for a leased job whose ttl has passed; None: the same as on_conflict
+    occurrence: Occurrence | None = None  # of a schedule (engine.schedule_runner)
 
 
 class Sent(msgspec.Struct, frozen=True):

@@ -16,6 +16,7 @@ from .checks import Checks, within
 from .commands import ExpansionView, TopicPatch, TopicView
 from .directory import DIRECTORY_PAGE, TopicEntry
 from .errors import Conflict, InvalidField, NotFound, VersionMismatch
+from .fence_copies import copy_fences
 from .limits import INTERNAL_NAMESPACE, LAST_MS
 from .on_dead import check_on_dead
 from .policy import with_worker
@@ -124,8 +125,10 @@ class TopicControl:
             config = unpack_config(entry.config)
             controls = list(zip(topic.numbered(config.map.numbers), _controls(config, entry.version), strict=True))
             # The old partitions first, so that no more jobs are in flight than the topic's limit allows.
-            for some in (controls[: config.map.old], controls[config.map.old :]):
-                await asyncio.gather(*(self._store.control(*one) for one in some))
+            old, current = controls[: config.map.old], controls[config.map.old :]
+            await asyncio.gather(*(self._store.control(*one) for one in old))
+            await copy_fences(self._store, [one for one, _ in old], [one for one, _ in current])
+            await asyncio.gather(*(self._store.control(*one) for one in current))
             newest = await self._store.directory.topic(entry.namespace, entry.topic)
             if newest is None or newest.version <= entry.version:
                 self._changes.tell((entry.namespace, entry.topic), entry.version, None if newest is None else config)

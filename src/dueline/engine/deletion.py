@@ -64,7 +64,10 @@ class TopicDeletion:
                     await self._store.pushes.reset(namespace, name)
                 self._changes.tell((namespace, name), entry.version, None)
                 return
-        raise TopicNotEmpty("the topic is in use, or it holds broken jobs; `dueline fsck` lists those")
+        raise TopicNotEmpty(
+            "the topic is in use: a schedule sends to it or did in the last 30 days, or it holds broken jobs; "
+            "`dueline fsck` lists those"
+        )
 
     async def _remove(self, entry: TopicEntry, topic: Topic) -> bool:
         """Remove the topic. Returns False if it was used in the meantime; its partitions then get their config back.

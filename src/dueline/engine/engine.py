@@ -3,9 +3,9 @@
     dialect --Command--> Engine --items--> Store (one atomic call per partition)
 
 It owns: validation against the limits (checks), times and policies to numbers (sending, patching), ids, the choice of
-the partition, the cache of topic configs (topics), their change (control), the waiters, the cleaner and the
-registration of topics (registrar). The life cycle itself is the contract of the store's operations. This class is the
-interface: each method looks up the topic and delegates.
+the partition, the cache of topic configs (topics), their change (control), the waiters, the cleaner, the registration
+of topics (registrar) and recurring schedules (`schedules`). The life cycle itself is the contract of the store's
+operations. This class is the interface: each method looks up the topic and delegates.
 
 The caller starts the store before the engine and stops it after the engine.
 """
@@ -35,6 +35,8 @@ from .on_dead import ON_DEAD_TARGET, ON_DEAD_TOPIC, roomy
 from .push_control import PushControl
 from .push_target import PushTarget, PushTopic
 from .registrar import IDLE_MS, Registrar
+from .schedule_runner import ScheduleRunner
+from .schedules import Schedules
 from .sender import Sender, SendLimit, SendWatch
 from .store import Code, Extend, Outcome, Page, Query, Ref, Release, SendItem, SendOutcome, Spare, Store
 from .timer import LoopTimer, Timer
@@ -87,6 +89,12 @@ class Engine:
         roomy_sender = Sender(store, self._topics, self._registrar, Checks(roomy(limits)), timer)
         self.tokens = Tokens(store, timer)
         self._forwarder = Forwarder(store, self._topics, roomy_sender, self._carry, timer, round_s)
+        self._runner = ScheduleRunner(
+            store, self._topics, self._waiters, self._jobs, self._sender, self.metrics.schedules, timer
+        )
+        self.schedules = Schedules(
+            store, self._topics, self._control, self._jobs, self._sender, self._checks, self._runner
+        )
         self._sender.tell_partitions = roomy_sender.tell_partitions = self._control.tell_partitions
         self._changes.tell_partitions = self._control.tell_partitions
         self._cleaner.died = self._waiters.died = self._forwarder.died
@@ -107,7 +115,9 @@ class Engine:
         self._cleaner.start()
         self._forwarder.start()
         self._expansions.start()
+        self._runner.start()
         self._changes.follow(self._forwarder)
+        self._changes.follow(self._runner)
 
     async def drain(self) -> None:
         """Return no jobs to waiting pulls and refuse new sends and pulls. Acks and releases are still accepted."""
@@ -118,6 +128,7 @@ class Engine:
     async def stop(self) -> None:
         """Drain and end the background loops. Waiting pulls return no jobs; new work is refused with Draining."""
         await self.drain()
+        await self._runner.stop()
         await self._waiters.stop()
         await self._changes.stop()
         await self._cleaner.stop()

@@ -145,6 +145,10 @@ class VersionMismatch(Conflict):
 
     code = "version_mismatch"
 
+    def __init__(self, message: str | None = None, field: str | None = None, version: int | None = None) -> None:
+        super().__init__(message, field)
+        self.version = version  # the current one, if it is known
+
 
 class LeaseLost(Conflict):
     """The lease ended before this call; another consumer may hold the job."""

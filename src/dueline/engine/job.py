@@ -97,6 +97,7 @@ class Job(msgspec.Struct, frozen=True):
     items: tuple[Item, ...] | None = None  # of a group, in send order; its body is empty
     ttl_ms: int | None = None  # unknown for a tombstone without a body
     intact: bool = True  # False: the body is damaged; it is shown as bytes and never delivered
+    progress: bytes = b""  # what the last holder left for the next one (Release.progress)
 
     @property
     def attempts(self) -> int:

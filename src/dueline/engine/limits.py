@@ -15,7 +15,7 @@ MAX_REFUNDS = 100
 MAX_ERROR_BYTES = 1024
 HELD_IDS = 2000  # ids that one call names to tell what an old partition holds; more belong to nearly all cells
 CELLS = 1024
-INTERNAL_NAMESPACE = "dueline.internal"  # for the directory entry that counts changes; holds no jobs
+INTERNAL_NAMESPACE = "dueline.internal"  # the server's own: the directory entry that counts changes, schedules
 
 
 class Limits(msgspec.Struct, frozen=True):

@@ -10,7 +10,8 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from ..metrics.table import DELIVERY_LATENESS
+from ..metrics.metric import Histogram
+from ..metrics.table import DELIVERY_LATENESS, SCHEDULE_LATENESS
 from .job import LeasedJob, Reason
 from .limits import INTERNAL_NAMESPACE
 from .store import CleanOutcome, Code, Outcome
@@ -78,10 +79,23 @@ class TopicMetrics:
         self.dead_trimmed += cleaned.dead_trimmed
 
 
-class EngineMetrics:
-    """Metrics per (namespace, topic)."""
+class ScheduleMetrics:
+    """What became of the occurrences of schedules. `failed` counts tries."""
 
     def __init__(self) -> None:
+        self.fired = self.missed = self.skipped = self.failed = 0
+        self.late = Histogram(SCHEDULE_LATENESS)
+
+    def count_fired(self, late_ms: int) -> None:
+        self.fired += 1
+        self.late.observe(late_ms / 1000)
+
+
+class EngineMetrics:
+    """Metrics per (namespace, topic), and those of schedules."""
+
+    def __init__(self) -> None:
+        self.schedules = ScheduleMetrics()
         self.topics: dict[tuple[str, str], TopicMetrics] = {}
 
     def of(self, namespace: str, topic: str) -> TopicMetrics:

@@ -185,4 +185,5 @@ def send_item(command: Send, id: str, topic: Topic, checks: Checks, now_ms: Call
         pack_headers(headers) if headers else b"",
         merge,
         command.on_overdue,
+        command.occurrence,
     )

@@ -32,6 +32,7 @@ import msgspec
 
 from .audit_log import AuditLog
 from .directory import Directory, TopicChange
+from .fence import Fence, Occurrence
 from .job import BodyKind, Job, LeasedJob, Partition, Reason, State
 from .policy import JobPolicy
 from .push_log import PushLog
@@ -106,6 +107,9 @@ class SendItem(msgspec.Struct, frozen=True):
     """One job to store. at_ms applies if it is not None, else delay_ms.
 
     With `merge` it is an item of a group: `body` and `kind` are the item's, and `id` is for the group if it is new.
+    With `occurrence` the partition's fence decides first (engine.fence), and an id that is taken is always refused.
+    `replaces`: replace the live job with this version, and keep its progress; 0: there must be none. Otherwise nothing
+    is done (VERSION_MISMATCH), whatever the conflict rules say.
     """
 
     id: str
@@ -122,12 +126,15 @@ class SendItem(msgspec.Struct, frozen=True):
     headers: bytes = b""
     merge: Merge | None = None
     on_overdue: OnConflict | None = None  # for a leased job whose ttl has passed; None: as on_live
+    occurrence: Occurrence | None = None
+    replaces: int | None = None
 
 
 class SendOutcome(msgspec.Struct, frozen=True):
-    """code: CREATED KEPT REPLACED APPENDED ID_EXISTS ELSEWHERE MOVED. The other fields describe the job that now has
-    the id. For a merge they include the group's id and its number of items. MOVED: `version` is the partition's policy
-    version."""
+    """code: CREATED KEPT REPLACED APPENDED ID_EXISTS ELSEWHERE VERSION_MISMATCH MOVED. The other fields describe the
+    job that now has the id. For a merge they include the group's id and its number of items. If a fence decided,
+    `due_at_ms` and `version` are the fence's, and the state is DONE. VERSION_MISMATCH: `version` is the current one,
+    0 = none. MOVED: `version` is the partition's policy version."""
 
     code: Code
     state: State
@@ -178,9 +185,10 @@ class Ref(msgspec.Struct, frozen=True):
 
 
 class Release(msgspec.Struct, frozen=True):
-    """Give a leased job back. delay_ms None: the retry policy decides. `count` False: costs no attempt (at most 100
-    times per job); with delay_ms 0 the job then returns to its old place in the order. `dead`: end it as REJECTED or
-    CORRUPT instead. A release on the last attempt ends it as EXHAUSTED."""
+    """Give a leased job back: after delay_ms, or at at_ms; if both are None, the retry policy decides. `count` False:
+    costs no attempt (at most 100 times for a job with max_attempts); with delay_ms 0 the job then returns to its old
+    place in the order. `dead`: end it as REJECTED or CORRUPT instead. A release on the last attempt ends it as
+    EXHAUSTED. `progress`: a small text that stays with the job for its next holder; None: leave it as it is."""
 
     id: str
     token: str | None
@@ -189,6 +197,8 @@ class Release(msgspec.Struct, frozen=True):
     count: bool = True
     dead: Reason | None = None
     jitter_draw: float = 0.0
+    at_ms: int | None = None
+    progress: bytes | None = None
 
 
 class Extend(msgspec.Struct, frozen=True):
@@ -381,6 +391,15 @@ class Store(Protocol):
 
     async def stats(self, partition: Partition, bands_ms: Sequence[int] = ()) -> Stats: ...
     async def control(self, partition: Partition, control: Control) -> None: ...
+    async def fence(self, partition: Partition, fences: Sequence[Fence]) -> list[Fence]:
+        """Write fences, and return them as they are now."""
+        ...
+
+    async def fences(self, partition: Partition, cursor: bytes = b"") -> tuple[list[Fence], bytes | None]:
+        """One page of the partition's fences, and the cursor of the next one. A fence that exists during all of the
+        reading is on at least one page."""
+        ...
+
     async def revive(self, partition: Partition, revive: Revive) -> list[tuple[str, Outcome]]: ...
     async def purge(self, partition: Partition, purge: Purge) -> list[tuple[str, Outcome]]: ...
     async def clean(self, partition: Partition, limit: int = 200) -> CleanOutcome: ...
@@ -389,10 +408,10 @@ class Store(Protocol):
         ...
 
     async def retire(self, partition: Partition, topic_too: bool = False) -> bool:
-        """Delete a partition's own data, if it has no jobs, settings or waiters. Returns whether it did.
+        """Delete a partition's own data, if it has no jobs, fences, settings or waiters. Returns whether it did.
 
-        `topic_too`: its topic is being deleted, so only jobs prevent this. Pause, limits, policy version and the listed
-        flag are dropped; waiters are still woken by the next send."""
+        `topic_too`: its topic is being deleted, so only jobs and fences prevent this. Pause, limits, policy version
+        and the listed flag are dropped; waiters are still woken by the next send."""
         ...
 
 

@@ -50,6 +50,24 @@ JOBS_REVIVED = _jobs.counter("dueline_jobs_revived_total", "Dead jobs revived.",
 JOBS_PURGED = _jobs.counter("dueline_jobs_purged_total", "Ended jobs removed by a call.", _TOPIC)
 LONGPOLL_WAITERS = _jobs.gauge("dueline_longpoll_waiters", "Pulls that are waiting for a job.")
 
+_schedules = MetricGroup("Schedules")
+
+SCHEDULE_OCCURRENCES = _schedules.counter(
+    "dueline_schedule_occurrences_total",
+    "Occurrences of schedules, by what became of them: fired (a job was sent), missed (by the misfire policy), skipped "
+    "(the last job was still alive).",
+    ("result",),
+)
+SCHEDULE_LATENESS = _schedules.histogram(
+    "dueline_schedule_lateness_seconds",
+    "Time from an occurrence to the send of its job, without jitter.",
+    (),
+    (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60),
+)
+SCHEDULE_FAILURES = _schedules.counter(
+    "dueline_schedule_failures_total", "Sends of occurrences that failed and are tried again."
+)
+
 _push = MetricGroup("Push")
 
 PUSH_REQUESTS = _push.counter(
@@ -207,4 +225,4 @@ WORKER_JOB_DURATION = WORKER.histogram(
     (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 3600.0),
 )
 
-SERVER_GROUPS = (_jobs, _push, _server, _store, PROCESS)
+SERVER_GROUPS = (_jobs, _schedules, _push, _server, _store, PROCESS)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from .._version import __version__
 from ..engine.commands import TopicView
-from ..engine.metrics import EngineMetrics, TopicMetrics
+from ..engine.metrics import EngineMetrics, ScheduleMetrics, TopicMetrics
 from ..metrics import table
 from ..metrics.metric import Buckets, Samples
 
@@ -40,6 +40,16 @@ def of_engine(metrics: EngineMetrics, waiters: int) -> list[Samples]:
         ),
         Samples(table.DELIVERY_LATENESS, buckets=late),
         table.LONGPOLL_WAITERS.value(waiters),
+        *_of_schedules(metrics.schedules),
+    ]
+
+
+def _of_schedules(schedules: ScheduleMetrics) -> list[Samples]:
+    results = {"fired": schedules.fired, "missed": schedules.missed, "skipped": schedules.skipped}
+    return [
+        table.SCHEDULE_OCCURRENCES.samples({(result,): number for result, number in results.items()}),
+        table.SCHEDULE_LATENESS.histograms({(): schedules.late}),
+        table.SCHEDULE_FAILURES.value(schedules.failed),
     ]
 
 

@@ -20,6 +20,7 @@ import msgspec
 from ..engine.audit_log import AuditLog
 from ..engine.directory import Directory
 from ..engine.errors import StoreDown, UnknownOutcome
+from ..engine.fence import Fence
 from ..engine.job import Job, Partition
 from ..engine.push_log import PushLog
 from ..engine.store import (
@@ -137,6 +138,9 @@ class FlakyStore:
     async def list(self, partition: Partition, query: Query) -> Page:
         return await self._through(lambda: self.inner.list(partition, query))
 
+    async def fence(self, partition: Partition, fences: Sequence[Fence]) -> list[Fence]:
+        return await self._through(lambda: self.inner.fence(partition, fences))
+
     # -- the rest: passed through
 
     @property
@@ -189,6 +193,9 @@ class FlakyStore:
 
     async def control(self, partition: Partition, control: Control) -> None:
         await self.inner.control(partition, control)
+
+    async def fences(self, partition: Partition, cursor: bytes = b"") -> tuple[list[Fence], bytes | None]:
+        return await self.inner.fences(partition, cursor)
 
     async def clean(self, partition: Partition, limit: int = 200) -> CleanOutcome:
         return await self.inner.clean(partition, limit)

@@ -43,13 +43,22 @@ for i, entry in ipairs(entries) do
   ids[i] = string.sub(entry, 2)
 end
 local expired, exhausted, purged, trimmed, items = 0, 0, 0, 0, 0
+local ended = {} -- fences of schedules that are gone
+
+local function drop_fence(schedule)
+  put(ended, 'o:' .. schedule)
+  count('on', -1)
+end
+
 for i, job in ipairs(load(ids)) do
   if items > 1000 then
     break -- groups with many items: the rest is left to the next step
   end
   local entry, kind = entries[i], string.sub(entries[i], 1, 1)
   collect('ra', entry) -- entries that are still needed are added again below; removals are written first
-  if handled[job.id] then
+  if kind == 'o' then
+    drop_fence(job.id)
+  elseif handled[job.id] then
     -- already handled by its other entry
   elseif job.gone then
     handled[job.id] = true
@@ -92,8 +101,10 @@ for i = 1, #scan[2], 2 do
     put(stale, scan[2][i])
   end
 end
-if #stale > 0 then
-  grouped('HDEL', m, stale)
+for _, fields in ipairs({ stale, ended }) do
+  if #fields > 0 then
+    grouped('HDEL', m, fields)
+  end
 end
 if (M.hc or '0') ~= scan[1] then
   put(set, 'hc', scan[1])

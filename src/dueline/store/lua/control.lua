@@ -10,7 +10,7 @@
 --        blob     4: the epoch that it must have   5: the new epoch, the one that it must have ("" = none)
 -- RETURN status now note extra numbers (1 = done) epoch (after 4 that only asks)
 -- BOUND  O(log N)
-local FIELDS = { 'pv', 'rt', 'rk', 'ra', 'ep', 'xc' }
+local FIELDS = { 'pv', 'rt', 'rk', 'ra', 'ep', 'xc', 'on' }
 -- include time
 -- include head
 -- include rate
@@ -62,6 +62,7 @@ elseif N[1] == 3 and known then
 elseif N[1] == 4 then
   local extra = permanent and 1 or 0
   local needed = N[2] == 0 and (waited or (M.pu and tonumber(M.pu) > now) or limited or rate or M.pv)
+  needed = needed or tonumber(M.on or 0) > 0 -- a schedule sends here, or did (lib/fence)
   for _, index in ipairs({ s, l, a, d }) do
     needed = needed or redis.call('ZCARD', index) > extra
   end

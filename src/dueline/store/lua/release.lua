@@ -3,8 +3,9 @@
 --          A failed merge group moves its items to the open group of its key.
 -- KEYS   m j r s l a d g k
 -- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
---        numbers  per job: id size, token size, delay (-1 = the retry policy), counts (0/1), dead reason (0 = none), jitter draw, error size
---        blob     all ids and tokens, then all error texts
+--        numbers  per job: id size, token size, delay (-1 = the retry policy, -time = at that time), counts (0/1), dead reason (0 = none),
+--                 jitter draw, error size, progress size (-1 = leave)
+--        blob     all ids and tokens, then per job: error text, progress
 -- RETURN status now note extra numbers (per job: code, due or 0, reason or 0)   blob
 -- BOUND  O(n log N), n <= 500; 2,000 items per failed group
 local FIELDS = {}
@@ -23,16 +24,18 @@ if again then
   return again
 end
 local MAX_REFUNDS = 100
-local ids, tokens, N, at = refs(7)
+local ids, tokens, N, at = refs(8)
 if not known and not topic then
   return none_found(#ids, 3)
 end
 local jobs, results = load(ids), {}
 for i, job in ipairs(jobs) do
-  local o, token, state = (i - 1) * 7, tokens[i], job.state
+  local o, token, state = (i - 1) * 8, tokens[i], job.state
   local delay, counts_one, dead, draw, size = N[o + 3], N[o + 4] == 1, N[o + 5], N[o + 6], N[o + 7]
   local text = string.sub(blob, at, at + size - 1)
   at = at + size
+  local progress = N[o + 8] >= 0 and string.sub(blob, at, at + N[o + 8] - 1)
+  at = at + math.max(N[o + 8], 0)
   local code, due, reason = OK, 0, 0
   if state == nil then
     code = NOT_FOUND
@@ -44,9 +47,13 @@ for i, job in ipairs(jobs) do
     if size > 0 then
       job.error = text
     end
-    counts_one = counts_one or job.given >= MAX_REFUNDS
+    if progress then
+      job.progress = progress ~= '' and progress or nil
+    end
+    local capped = job.policy.max > 0
+    counts_one = counts_one or (capped and job.given >= MAX_REFUNDS)
     if not counts_one then
-      job.uncounted, job.given = job.uncounted + 1, job.given + 1
+      job.uncounted, job.given = job.uncounted + 1, job.given + (capped and 1 or 0)
       collect('ra', 'e' .. job.id)
     end
     local attempts, p = job.deliveries - job.uncounted, job.policy
@@ -66,14 +73,14 @@ for i, job in ipairs(jobs) do
       due = into.due
     else
       local wait = delay
-      if wait < 0 then
+      if wait == -1 then
         wait = 0
         if p.n > 0 then
           wait = wait_of(p, math.min(math.max(attempts, 1), p.n))
           wait = math.floor(wait * (1 - p.jitter * draw))
         end
       end
-      due = wait == 0 and now or math.min(start + wait, LAST)
+      due = wait == 0 and now or math.min(wait < 0 and math.max(-wait, now) or start + wait, LAST)
       if delay == 0 and not counts_one then
         due = math.min(job.due, now) -- returned unused: it keeps its old place in the order
       end

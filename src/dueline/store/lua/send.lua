@@ -4,7 +4,9 @@
 -- ARGV   1 now_ms or ""   2 expected:tolerance:epoch:highest   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
 --        numbers  policy_version, count of policies, their sizes, count of jobs, then per job:
 --                 id size, rest size, flags, policy index, when (delay, or -at), ttl, rules (live + 4 ended + 16 overdue)
---        blob     the policies, then per job: id, rest (crc, fingerprint, sections, body)
+--                 then per job with an occurrence: its place, version, at, schedule size; per job that replaces a
+--                 version: its place, version, 0, -1
+--        blob     the policies, then per job: id, rest (crc, fingerprint, sections, body); then the schedules
 --        9 ""   10 topic   11 another topic whose keys m s l a d g k are KEYS 10-16   12 its channel   (namespaces with `namespace_ids`)
 -- RETURN status now note extra numbers (per job: code, state, due, version)   blob
 --        code ELSEWHERE: the id is used in another topic (size of its name instead of due; blob: the names); nothing
@@ -88,7 +90,7 @@ local function moved()
   put(results, 0, tonumber(M.pv or 0))
 end
 
-local usual = true -- all ids are free, and only their times need an index entry
+local usual = #N == base + n * 7 -- all ids are free, and only their times need an index entry
 for i = 1, n do
   usual = usual and not records[i] and not runs[i] and N[base + i * 7 - 4] % 32 < 16
 end
@@ -109,7 +111,17 @@ end
 -- include items
 -- include ends
 -- include elsewhere
+-- include fence
 local names = {}
+local occurrences, replaced = {}, {} -- by place
+for o = base + n * 7 + 1, #N, 4 do
+  if N[o + 3] < 0 then
+    replaced[N[o]] = N[o + 1]
+  else
+    occurrences[N[o]] = { version = N[o + 1], at = N[o + 2], schedule = string.sub(blob, at, at + N[o + 3] - 1) }
+    at = at + N[o + 3]
+  end
+end
 
 -- What happens to the job that has the id: 0 reject, 1 keep, 2 replace.
 local function rule_of(old, rules)
@@ -127,6 +139,33 @@ local function store_tagged(i, code)
   each_tag(job, function(entry)
     collect('zk', 0, entry)
   end)
+  local occurrence = occurrences[i]
+  if occurrence then
+    write_fence(occurrence.schedule, occurrence.version, occurrence.at)
+  end
+end
+
+-- Replaces the live job that has the expected version (0: there must be none), and keeps its progress.
+local function replace(i)
+  local old = load({ ids[i] })[1]
+  local live = old.state == 's' or old.state == 'r' or old.state == 'l'
+  if replaced[i] ~= (live and old.seq or 0) then
+    put(results, VERSION_MISMATCH, STATE.D)
+    put(results, 0, live and old.seq or 0)
+    return
+  end
+  if old.phase then
+    forget(old)
+  elseif old.raw then
+    collect('dj', old.id)
+  end
+  store_tagged(i, live and REPLACED or CREATED)
+  if live and old.progress then
+    local due, ttl = results[#results - 1], N[base + i * 7 - 1]
+    old.reason, old.deliveries, old.uncounted, old.given, old.token, old.error = 0, 0, 0, 0, NO_TOKEN, ''
+    old.time, old.due, old.exp, old.changed = due, due, ttl > 0 and math.min(due + ttl, LAST) or 0, start
+    collect('hr', old.id, run_text(old, 'W'))
+  end
 end
 
 local function create(i)
@@ -138,7 +177,15 @@ local function create(i)
 end
 
 for i = 1, n do
-  if not records[i] and not runs[i] then
+  local occurrence = occurrences[i]
+  local code = occurrence and decided(occurrence.schedule, occurrence.version, occurrence.at)
+  if code then
+    local fence = fence_of(occurrence.schedule)
+    put(results, code, STATE.D)
+    put(results, fence.at, fence.version)
+  elseif replaced[i] then
+    replace(i)
+  elseif not records[i] and not runs[i] then
     create(i)
   else
     local rules = N[base + i * 7]
@@ -170,11 +217,12 @@ for i = 1, n do
           store_tagged(i, REPLACED)
         end
       else
-        local same = rule == 1 or string.sub(old.raw or old.head, 18, 25) == string.sub(rests[i], 5, 12)
+        local same = not occurrence and (rule == 1 or string.sub(old.raw or old.head, 18, 25) == string.sub(rests[i], 5, 12))
         put(results, same and KEPT or ID_EXISTS, STATE[old.state])
         put(results, old.due, old.seq)
       end
     end
   end
 end
+keep_fences()
 return finish(results, table.concat(names))

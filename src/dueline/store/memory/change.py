@@ -14,11 +14,13 @@ NOT_FOUND = Outcome(Code.NOT_FOUND)
 
 @dataclass(slots=True)
 class Change:
-    """A changing operation in progress: its partition, its time, and the records it wrote."""
+    """A changing operation in progress: its partition, its time, the records it wrote, and other clean-up work that it
+    created."""
 
     state: PartitionState
     now_ms: int
     touched: list[Record] = field(default_factory=list[Record])
+    work_ms: list[int] = field(default_factory=list[int])
 
     @property
     def record_set(self) -> RecordSet:

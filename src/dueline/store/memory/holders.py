@@ -43,10 +43,13 @@ def release(change: Change, item: Release) -> Outcome:
     now_ms = change.now_ms
     change.touched.append(record)
     record.fail(item.error)
-    counted = item.count or record.given >= MAX_REFUNDS
+    if item.progress is not None:
+        record.progress = item.progress
+    limited = record.policy.max_attempts is not None
+    counted = item.count or (limited and record.given >= MAX_REFUNDS)
     if not counted:
         record.refunds += 1
-        record.given += 1
+        record.given += limited
     reason = item.dead
     if reason is None and counted and record.exhausted:
         reason = Reason.EXHAUSTED
@@ -56,13 +59,13 @@ def release(change: Change, item: Release) -> Outcome:
         record.end(State.DEAD, reason, now_ms)
         return Outcome(Code.DEAD, reason=reason)
     wait_ms = item.delay_ms
-    if wait_ms is None:
+    if wait_ms is None and item.at_ms is None:
         wait_ms = wait_after(record.policy, record.attempts, item.jitter_draw)
     into = groups.give_to_open(change, record) if counted else None
     if into is not None:
         return Outcome(Code.OK, into.due_at_ms)
     record.drop_lease()
-    due_at_ms = due_ms(now_ms, wait_ms, None)
+    due_at_ms = due_ms(now_ms, wait_ms, item.at_ms)
     if item.delay_ms == 0 and not counted:
         due_at_ms = min(record.due_at_ms, now_ms)  # returned unused: it keeps its old place in the order
     record.due_at_ms = record.time_ms = due_at_ms

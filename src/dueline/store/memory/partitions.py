@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from ...engine.job import Partition, State
 from ...engine.limits import LAST_MS
+from .fencing import StoredFence
 from .rates import Rate
 from .records import Record, Status, judged, look, servable_from_ms, tidy_from_ms
 
@@ -60,6 +61,7 @@ class PartitionState:
     wait_until_ms: int = 0
     agenda_at_ms: int = 0
     rate: Rate = field(default_factory=Rate)
+    fences: dict[str, StoredFence] = field(default_factory=dict[str, StoredFence])
 
     def jobs(self, now_ms: int) -> Iterator[tuple[Record, Status]]:
         """Every job of this topic that exists at this moment."""
@@ -103,11 +105,13 @@ class PartitionState:
         times = [
             tidy_from_ms(record) for record in self.record_set.records.values() if record.topic == self.partition.topic
         ]
+        times += [fence.ends_ms for fence in self.fences.values()]
         return min((time_ms for time_ms in times if time_ms is not None), default=None)
 
-    def note_ms(self, touched: list[Record], now_ms: int) -> int | None:
-        """The time for a new hint, if the touched records need clean-up before the hint that the directory has."""
-        times = [tidy_from_ms(record) for record in touched]
+    def note_ms(self, touched: list[Record], work_ms: list[int], now_ms: int) -> int | None:
+        """The time for a new hint, if the touched records or other work need clean-up before the hint that the
+        directory has."""
+        times = [*map(tidy_from_ms, touched), *work_ms]
         first_ms = min((time_ms for time_ms in times if time_ms is not None), default=None)
         if first_ms is None:
             return None

@@ -65,6 +65,7 @@ class Record:
     ended_at_ms: int = 0
     last_error: str | None = None
     group: Group | None = None
+    progress: bytes = b""
 
     @property
     def attempts(self) -> int:
@@ -188,6 +189,7 @@ def job_of(record: Record, status: Status, body: bool) -> Job:
         merge_key=None if record.group is None else record.group.key,
         items=record.items() if body else None,
         ttl_ms=record.ttl_ms if record.body is not None else None,
+        progress=record.progress,
     )
 
 

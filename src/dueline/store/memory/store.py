@@ -17,6 +17,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from ...engine.directory import TopicChange
+from ...engine.fence import Fence
 from ...engine.job import BodyKind, Job, LeasedJob, Partition, Reason, State
 from ...engine.limits import PULL_BYTES
 from ...engine.store import (
@@ -42,15 +43,16 @@ from ...engine.store import (
     StalePolicy,
     Stats,
 )
-from . import groups, holders
+from . import fencing, groups, holders
 from .audit_log import MemoryAuditLog
 from .change import NOT_FOUND, Change
 from .counts import count
 from .directory import MemoryDirectory
+from .edits import edited
 from .listing import list_page
 from .partitions import PartitionState, RecordSet
 from .push_log import MemoryPushLog
-from .records import Group, Record, due_ms, is_overdue, job_of, judged, leased_job_of
+from .records import Group, Record, Status, due_ms, is_overdue, job_of, judged, leased_job_of
 from .tokens import MemoryTokens
 
 
@@ -104,9 +106,18 @@ class MemoryStore:
     def _send(self, change: Change, item: SendItem) -> SendOutcome:
         if item.merge is not None:
             return groups.join(change, item, item.merge, partial(self._store, change))
+        decided = None if item.occurrence is None else fencing.decided(change, item.occurrence)
+        if decided is not None:
+            return decided
         found = change.record_set.find(item.id, change.now_ms)
+        if item.replaces is not None:
+            return self._replace(change, item, item.replaces, found)
         if found is None:
-            return change.moved() if change.state.closed else _sent(Code.CREATED, self._store(change, item), change)
+            if change.state.closed:
+                return change.moved()
+            if item.occurrence is not None:
+                fencing.sent(change, item.occurrence)
+            return _sent(Code.CREATED, self._store(change, item), change)
         old, status = found
         rule = item.on_live if status.live else item.on_ended
         if item.on_overdue is not None and is_overdue(old, status, change.now_ms):
@@ -118,8 +129,21 @@ class MemoryStore:
             return _sent(Code.REPLACED, self._store(change, item), change)
         if old.topic != change.state.partition.topic:
             return SendOutcome(Code.ELSEWHERE, status.state, 0, 0, old.topic)
-        same = rule is OnConflict.KEEP or item.fingerprint == old.fingerprint
+        same = item.occurrence is None and (rule is OnConflict.KEEP or item.fingerprint == old.fingerprint)
         return _sent(Code.KEPT if same else Code.ID_EXISTS, old, change)
+
+    def _replace(
+        self, change: Change, item: SendItem, version: int, found: tuple[Record, Status] | None
+    ) -> SendOutcome:
+        """Replace the live job that has this version; 0: there must be none."""
+        old = found[0] if found is not None and found[1].live else None
+        current = 0 if old is None else old.number
+        if version != current:
+            return SendOutcome(Code.VERSION_MISMATCH, State.DONE, 0, current)
+        new = self._store(change, item)
+        if old is not None:
+            new.progress = old.progress
+        return _sent(Code.CREATED if old is None else Code.REPLACED, new, change)
 
     def _store(self, change: Change, item: SendItem, group: Group | None = None) -> Record:
         record = Record(
@@ -232,38 +256,7 @@ class MemoryStore:
 
     async def edit(self, partition: Partition, items: Sequence[Edit]) -> list[Outcome]:
         with self._change(partition) as change:
-            return [self._edit(change, item) for item in items]
-
-    def _edit(self, change: Change, item: Edit) -> Outcome:
-        found = change.find(item.id)
-        if isinstance(found, Outcome):
-            return found
-        record, status = found
-        if status.state is State.LEASED:
-            return Outcome(Code.JOB_LEASED)
-        if not status.live:
-            return Outcome(Code.ALREADY_DONE)
-        if item.version is not None and item.version != record.number:
-            return Outcome(Code.VERSION_MISMATCH)
-        if record.group is None:  # a group has items instead of a body
-            record.body = record.body if item.body is None else item.body
-            record.kind = record.kind if item.kind is None else item.kind
-        record.headers = record.headers if item.headers is None else item.headers
-        record.tags = record.tags if item.tags is None else item.tags
-        record.policy = record.policy if item.policy is None else item.policy
-        if item.ttl_ms is not None:
-            record.ttl_ms = item.ttl_ms or None
-        number = change.record_set.take_number()
-        if item.delay_ms is not None or item.at_ms is not None:
-            record.plan(due_ms(change.now_ms, item.delay_ms, item.at_ms), number, change.now_ms)
-        else:
-            if item.ttl_ms is not None:
-                record.expires_at_ms = None if record.ttl_ms is None else record.due_at_ms + record.ttl_ms
-            record.number = number
-            record.updated_at_ms = change.now_ms
-            record.drop_lease()
-        change.touched.append(record)
-        return Outcome(Code.OK, record.due_at_ms, version=number)
+            return [edited(change, item) for item in items]
 
     async def revive(self, partition: Partition, revive: Revive) -> list[tuple[str, Outcome]]:
         with self._change(partition) as change:
@@ -329,6 +322,13 @@ class MemoryStore:
         if wakes and state.partition in self._watched and self.events is not None:
             self.events.woken(state.partition)
 
+    async def fence(self, partition: Partition, fences: Sequence[Fence]) -> list[Fence]:
+        with self._change(partition) as change:
+            return fencing.write(change, fences)
+
+    async def fences(self, partition: Partition, cursor: bytes = b"") -> tuple[list[Fence], bytes | None]:
+        return [fencing.shown(*entry) for entry in self._state(partition).fences.items()], None
+
     async def read(self, partition: Partition, ids: Sequence[str], body: bool = True) -> list[Job | None]:
         now_ms, record_set = self._clock(), self._state(partition).record_set
         found = [record_set.find(id, now_ms) for id in ids]
@@ -357,6 +357,9 @@ class MemoryStore:
             if counts["work"] >= limit:
                 break
             counts.update(state.record_set.tidy(record, now_ms))
+        for schedule, fence in list(state.fences.items()):
+            if fence.ends_ms is not None and fence.ends_ms <= now_ms:
+                del state.fences[schedule]
         next_ms = state.tidy_ms()
         state.agenda_at_ms = next_ms or 0
         return CleanOutcome(
@@ -375,7 +378,7 @@ class MemoryStore:
         now_ms, state = self._clock(), self._state(partition)
         waited = state.wait_until_ms > now_ms
         kept = state.paused_until_ms > now_ms or state.policy_version or state.max_in_flight or state.rate.per_s
-        if ((kept or waited) and not topic_too) or any(True for _ in state.jobs(now_ms)):
+        if ((kept or waited) and not topic_too) or state.fences or any(True for _ in state.jobs(now_ms)):
             return False
         del self._partitions[partition]
         if waited:
@@ -406,7 +409,7 @@ class MemoryStore:
             after_ms = self._state(other).next_ms(now_ms)
             if after_ms is not None and (before_ms is None or after_ms < before_ms):
                 self.events.woken(other)
-        note_ms = change.state.note_ms(change.touched, now_ms)
+        note_ms = change.state.note_ms(change.touched, change.work_ms, now_ms)
         if note_ms is not None:
             self.events.noted(partition, note_ms)
         if not self.directory.knows(partition.namespace, partition.topic):

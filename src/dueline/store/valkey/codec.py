@@ -174,6 +174,13 @@ def encode_send(items: Sequence[SendItem], policy_version: int, topic: bytes | N
             *(len(id), len(rest) + len(body), flags, index, when),
             *(item.ttl_ms or 0, _rules(item)),
         )
+    for place, item in enumerate(items, 1):
+        if item.occurrence is not None:
+            schedule = item.occurrence.schedule.encode()
+            per_job += (place, item.occurrence.version, item.occurrence.at_ms, len(schedule))
+            pieces.append(schedule)
+        elif item.replaces is not None:
+            per_job += (place, item.replaces, 0, -1)
     texts = [pack_policy(policy) for policy in policies]
     numbers = [policy_version, len(texts), *map(len, texts), len(items), *per_job]
     return pack_numbers(numbers), b"".join(texts + pieces)
@@ -181,7 +188,8 @@ def encode_send(items: Sequence[SendItem], policy_version: int, topic: bytes | N
 
 def is_single_send(item: SendItem) -> bool:
     """Whether single_send.lua can store it: only its time needs an index entry."""
-    return not item.tags and not item.ttl_ms and item.merge is None
+    plain = item.occurrence is None and item.replaces is None and item.merge is None
+    return plain and not item.tags and not item.ttl_ms
 
 
 def encode_single_send(item: SendItem, policy_version: int, topic: bytes | None) -> tuple[bytes, bytes]:
@@ -304,6 +312,12 @@ def decode_record(raw: bytes, whole: bool = True, head_only: bool = False) -> Re
     return Record(kind, seq, created, topic, headers, tags, body, intact, ttl_ms)
 
 
+def head_of(run: bytes) -> bytes:
+    """The record's head in a tombstone, and what follows it (lua/lib/record.lua). It is behind the token, or behind the
+    progress if there is some."""
+    return run[49 + int.from_bytes(run[47:49], "big") :] if run[1] & 128 else run[47:]
+
+
 def _key_of(record: Record, raw: bytes, head_only: bool) -> str | None:
     """The merge key of a job. In a group's tombstone, the kept data with the key follows the head."""
     return read_key(record.body).decode() if head_only and raw[0] & 3 == _GROUP else record.merge_key
@@ -324,7 +338,7 @@ def decode_shown(numbers: Sequence[int], blob: bytes, topic: str, at: int = 0) -
                 at += next(rest)  # the name of the topic that has it
             jobs.append(None)
             continue
-        n = list(islice(rest, 14))
+        n = list(islice(rest, 15))
         id = unpack_id(blob[at : at + n[0]])
         at += n[0]
         raw = blob[at : at + n[10]]
@@ -333,6 +347,8 @@ def decode_shown(numbers: Sequence[int], blob: bytes, topic: str, at: int = 0) -
         at += n[12]
         error = blob[at : at + n[13]].decode(errors="replace")
         at += n[13]
+        progress = blob[at : at + n[14]]
+        at += n[14]
         holds = n[11]
         record = read_record(raw, holds == 2, head_only=holds == 0)
         jobs.append(
@@ -361,6 +377,7 @@ def decode_shown(numbers: Sequence[int], blob: bytes, topic: str, at: int = 0) -
                 items=record.items,
                 ttl_ms=record.ttl_ms,
                 intact=record.intact,
+                progress=progress,
             )
         )
     return jobs

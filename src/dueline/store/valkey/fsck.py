@@ -8,6 +8,7 @@ For every partition these must hold:
 - A partition that holds jobs is one of its topic's.
 - Every merge group has its items, and no items exist without their group (fsck_groups).
 - It has the epoch that the directory knows, and has lost no sends (stamps).
+- The fences of schedules can be read and are counted, and those of schedules that are gone are on the agenda.
 
 Run it on an idle store or on a copy. A partition that seems wrong is read a second time, in case it changed while it
 was read.
@@ -21,6 +22,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from ...engine.fence import GONE_KEEP_MS
 from ...engine.job import Partition
 from ...engine.topics import unpack_config
 from . import codec
@@ -180,7 +182,7 @@ async def _read(client: StoreReader, prefix: str, partition: Partition) -> _Cont
 
 def _topic_of(record: bytes | None, run: bytes | None) -> str | None:
     """The topic in a record of a namespace with `namespace_ids`. A tombstone keeps the record's head."""
-    raw = record if record is not None else run[47:] if run is not None and run[:1] in b"dc" else None
+    raw = record if record is not None else codec.head_of(run) if run is not None and run[:1] in b"dc" else None
     try:
         return None if raw is None else codec.decode_record(raw, False, head_only=record is None).topic
     except (IndexError, UnicodeDecodeError, struct.error):
@@ -197,7 +199,7 @@ class _Run(msgspec.Struct):
 
 
 def _run(raw: bytes) -> _Run:
-    phase, reason = chr(raw[0]), raw[1]
+    phase, reason = chr(raw[0]), raw[1] & 127
     deliveries, uncounted = int.from_bytes(raw[2:6], "big"), int.from_bytes(raw[6:10], "big")
     return _Run(
         phase, reason, deliveries, uncounted, int.from_bytes(raw[11:17], "big"), int.from_bytes(raw[23:29], "big")
@@ -226,6 +228,7 @@ def check(partition: Partition, c: _Contents) -> list[Finding]:
             wrong(id, "is a tombstone and still has a record")
         _owe(id, raw, run, c, owed, counted, wrong)
     check_groups(c.j, c.r, c.g, owed["k"], wrong)
+    _check_fences(c, owed["a"], wrong)
     _compare(c, owed, counted, wrong)
     return findings
 
@@ -273,6 +276,27 @@ def _owe(
             counted[b"nD" if run.phase in "Dd" else b"nC"] += 1
     if live or (run is not None and run.phase == "X"):
         owed["k"].update(tag.encode() + b"\0" + id for tag in tags)
+
+
+def _check_fences(c: _Contents, owed: set[bytes], wrong: Callable[[bytes | None, str], None]) -> None:
+    """The fences of schedules (lua/lib/fence.lua)."""
+    fences = {field[2:]: value for field, value in c.m.items() if field.startswith(b"o:")}
+    for schedule, value in fences.items():
+        if len(value) != 18:
+            wrong(None, f"the fence of the schedule {_name(schedule)} cannot be read")
+            continue
+        gone = int.from_bytes(value[12:], "big")
+        if gone:
+            owed.add(b"o" + schedule)
+            ends = c.a.get(b"o" + schedule)
+            if ends is not None and ends != gone + GONE_KEEP_MS:
+                wrong(None, f"the fence of the schedule {_name(schedule)} ends at {ends:.0f} in the agenda")
+    if int(c.m.get(b"on", b"0")) != len(fences):
+        wrong(None, f"counter on says {int(c.m.get(b'on', b'0'))}, there are {len(fences)} fences")
+
+
+def _name(schedule: bytes) -> str:
+    return schedule.decode(errors="replace").replace("\0", "/")
 
 
 def _last(raw: bytes, run: _Run, c: _Contents) -> bool:

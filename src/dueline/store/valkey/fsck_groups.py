@@ -33,7 +33,7 @@ def check_groups(
     fields: set[bytes] = set()
     for id in j.keys() | r.keys():
         raw, run = j.get(id), r.get(id)
-        flags = raw[0] if raw else run[47] if run is not None and run[:1] in (b"d", b"c") else 0
+        flags = raw[0] if raw else codec.head_of(run)[0] if run is not None and run[:1] in (b"d", b"c") else 0
         if flags & 3 == _GROUP:
             fields.add(b"m" + id)
             found = _tombstone(id, g, wrong) if raw is None else _group(id, raw, run, g, fields, owed, wrong)

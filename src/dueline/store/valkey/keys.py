@@ -5,12 +5,13 @@ All keys of a partition share one hash tag, so that a script touches only one sl
     {ns/topic/p}      a topic's partition              m j r s l a d g k
     {ns//p}           the same with `namespace_ids`    j r, and m s l a d g k once per topic
 
-    m  hash   the partition itself: epoch, seq, pause, limits, duty, counters, interned policies, remembered calls
+    m  hash   the partition itself: epoch, seq, pause, limits, duty, counters, interned policies, remembered calls,
+              fences of schedules (lua/lib/fence.lua)
     j  hash   id -> record (written by send, edit, replace, revive only)
     r  hash   id -> run (from the first pull or end on)
     s  zset   send number + id -> time; live and not leased
     l  zset   send number + id -> lease deadline; expired leases stay until pulled or cleaned up
-    a  zset   agenda: x+id end of ttl, e+id deadline of a last attempt, t+id end of retention
+    a  zset   agenda: x+id end of ttl, e+id deadline of a last attempt, t+id end of retention, o+schedule end of a fence
     d  zset   x+id dead by time of death, b+id broken
     g  hash   merge groups: open ones by key, items, ids of items (lua/lib/items.lua)
     k  zset   tag NUL id; for live groups \\1, size of the key, key, number of the opening, id

@@ -30,6 +30,7 @@ from .keys import partition_name
 OPEN, CONFIRM, CLOSING, CLOSED, NOT_CLOSED = range(1, 6)
 REPLACED, PENDING, OPENED, UNKNOWN, FOREIGN = range(5)  # states of lua/epochs.lua
 TRIES = 10
+STORED = (Code.CREATED, Code.REPLACED, Code.APPENDED)  # a reply with another code may have no send number
 CHECKED = 100  # lost partitions that one health check looks at again
 
 Ask = Callable[[int, str], Awaitable[tuple[bool, str]]]
@@ -66,7 +67,7 @@ class Openings:
                     if self._epochs.known(partition) is known:  # no other call has found out meanwhile
                         await self._learn(partition, known, found)
                 continue
-            seen = [number for code, number in zip(n[::width], n[3::width], strict=True) if code != Code.MOVED]
+            seen = [number for code, number in zip(n[::width], n[3::width], strict=True) if code in STORED]
             self._epochs.saw(partition, max(seen, default=0), now_ms)
             return n, answer
         raise StoreDown("the partition keeps being opened and retired; nothing was done")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...engine.fence import Fence
 from ...engine.limits import MAX_ERROR_BYTES
-from ...engine.store import Edit, Extend, Ref, Release
-from .codec import REASON_NUMBER, checksum, pack_id, pack_numbers, pack_policy, pack_tags, token_bytes
+from ...engine.store import Edit, Extend, Outcome, Ref, Release
+from .codec import CODES, REASON_NUMBER, checksum, pack_id, pack_numbers, pack_policy, pack_tags, token_bytes, unpack_id
 
 Encoded = tuple[bytes, bytes]
+READ_FENCES = pack_numbers([2])  # fence.lua
 
 
 def refs(items: Sequence[Ref]) -> Encoded:
@@ -26,14 +28,17 @@ def releases(items: Sequence[Release]) -> Encoded:
     """release.lua"""
     numbers: list[float] = []
     pieces: list[bytes] = []
-    errors: list[bytes] = []
+    texts: list[bytes] = []
     for item in items:
         id, token, error = pack_id(item.id), token_bytes(item.token), _error(item.error)
         delay = -1 if item.delay_ms is None else item.delay_ms
-        numbers += (len(id), len(token), delay, int(item.count), REASON_NUMBER[item.dead], item.jitter_draw, len(error))
+        if item.at_ms is not None:
+            delay = -max(item.at_ms, 2)
+        numbers += (len(id), len(token), delay, int(item.count), REASON_NUMBER[item.dead], item.jitter_draw)
+        numbers += (len(error), _size(item.progress))
         pieces += (id, token)
-        errors.append(error)
-    return pack_numbers(numbers), b"".join(pieces + errors)
+        texts += (error, item.progress or b"")
+    return pack_numbers(numbers), b"".join(pieces + texts)
 
 
 def extends(items: Sequence[Extend]) -> Encoded:
@@ -69,6 +74,48 @@ def edits(items: Sequence[Edit]) -> Encoded:
         numbers += (len(id), 0, item.version or 0, *_when(item), ttl, kind, checksum(body), len(body))
         numbers += (_size(item.headers), _size(tags), len(policy))
     return pack_numbers(numbers), b"".join(ids + pieces)
+
+
+def dead(what: int, ids: Sequence[str], limit: int, delay_ms: int, max_attempts: int) -> Encoded:
+    """dead.lua"""
+    packed = [pack_id(id) for id in ids]
+    return pack_numbers([what, limit, delay_ms, max_attempts, *map(len, packed)]), b"".join(packed)
+
+
+def dead_outcomes(n: Sequence[int], blob: bytes) -> list[tuple[str, Outcome]]:
+    """The reply of dead.lua."""
+    outcomes: list[tuple[str, Outcome]] = []
+    at = 0
+    for i in range(0, len(n), 4):
+        id = unpack_id(blob[at : at + n[i]])
+        at += n[i]
+        outcomes.append((id, Outcome(CODES[n[i + 1]], n[i + 2], version=n[i + 3])))
+    return outcomes
+
+
+def fences(items: Sequence[Fence]) -> Encoded:
+    """fence.lua"""
+    schedules = [item.schedule.encode() for item in items]
+    numbers = [1]
+    for item, schedule in zip(items, schedules, strict=True):
+        numbers += (len(schedule), item.version, item.at_ms, int(item.gone))
+    return pack_numbers(numbers), b"".join(schedules)
+
+
+def fences_now(items: Sequence[Fence], n: Sequence[int]) -> list[Fence]:
+    """The reply of fence.lua to a write."""
+    return [Fence(item.schedule, n[3 * i], n[3 * i + 1], bool(n[3 * i + 2])) for i, item in enumerate(items)]
+
+
+def fences_page(n: Sequence[int], blob: bytes) -> tuple[list[Fence], bytes | None]:
+    """The reply of fence.lua to a read."""
+    page: list[Fence] = []
+    at = n[0]
+    for i in range(1, len(n), 4):
+        size, version, at_ms, gone = n[i : i + 4]
+        page.append(Fence(blob[at : at + size].decode(), version, at_ms, bool(gone)))
+        at += size
+    return page, blob[: n[0]] or None
 
 
 def _when(item: Edit) -> tuple[int, int]:

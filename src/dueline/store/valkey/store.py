@@ -18,6 +18,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...engine.errors import Unavailable
+from ...engine.fence import Fence
 from ...engine.guards import GuardWatch
 from ...engine.job import Job, Partition, Reason, State
 from ...engine.limits import PULL_BYTES, Limits
@@ -66,6 +67,7 @@ __all__ = ["ValkeyStore", "WrongStore"]
 CLEAN_STEPS = 20  # before a list that shows dead jobs; remaining ones appear in the next list
 FINISHING = frozenset({"ack", "release", "extend"})  # never refused because other jobs of the namespace wait
 LANES = {"send": 2}  # calls in flight per partition
+Reply = tuple[list[int], bytes]
 
 
 class ValkeyStore:
@@ -107,6 +109,7 @@ class ValkeyStore:
         self.clock = self._calls.clock
         self._openings = Openings(self._calls)
         self.epochs = self._calls.epochs
+        self.start = self._calls.start
         self.check = self._openings.check
         self.plain = self._calls.plain
         self.now_ms = self._calls.now_ms
@@ -130,12 +133,6 @@ class ValkeyStore:
     @property
     def reconnects(self) -> int:
         return self._calls.reconnects
-
-    # --- life ---
-
-    async def start(self) -> None:
-        """Connects and checks the data; raises StoreDown, Loading, WrongStore or StoreReplaced."""
-        await self._calls.start()
 
     async def stop(self) -> None:
         await self._wakeups.stop()
@@ -201,6 +198,10 @@ class ValkeyStore:
         if len(self._locks) > 4096:
             self._locks = {key: lock for key, lock in self._locks.items() if lock.locked()}
         return self._locks.setdefault((name, partition), asyncio.Lock())
+
+    async def _changed(self, name: str, partition: Partition, numbers: bytes, blob: bytes = b"") -> Reply:
+        async with self._alone(name, partition):
+            return (await self._calls.change(name, partition, numbers, blob))[2:]
 
     # --- namespaces with `namespace_ids` ---
 
@@ -389,9 +390,7 @@ class ValkeyStore:
         return codec.decode_stats(n, now_ms, with_bands=bool(bands_ms))
 
     async def _control(self, partition: Partition, *numbers: float, epoch: str = "") -> tuple[bool, str]:
-        packed = codec.pack_numbers(list(numbers))
-        async with self._alone("control", partition):
-            _, _, n, found = await self._calls.change("control", partition, packed, epoch.encode())
+        n, found = await self._changed("control", partition, codec.pack_numbers(list(numbers)), epoch.encode())
         return bool(n[0]), found.decode()
 
     async def control(self, partition: Partition, control: Control) -> None:
@@ -414,19 +413,21 @@ class ValkeyStore:
 
         return await self._openings.retire(partition, control, topic_too)
 
+    async def fence(self, partition: Partition, fences: Sequence[Fence]) -> list[Fence]:
+        n, _ = await self._changed("fence", partition, *requests.fences(fences))
+        return requests.fences_now(fences, n)
+
+    async def fences(self, partition: Partition, cursor: bytes = b"") -> tuple[list[Fence], bytes | None]:
+        return requests.fences_page(*await self._changed("fence", partition, requests.READ_FENCES, cursor))
+
     async def _dead(
         self, partition: Partition, what: int, ids: Sequence[str] | None, limit: int, delay: int, most: int
     ) -> list[tuple[str, Outcome]]:
         results: list[tuple[str, Outcome]] = []
         parts = [ids[i : i + 500] for i in range(0, len(ids), 500)] if ids is not None else [[]]
         for part in parts:
-            packed = [codec.pack_id(id) for id in part]
-            numbers = [what, 0 if ids is not None else min(limit, 500), delay, most, *map(len, packed)]
-            async with self._alone("dead", partition):
-                _, _, n, blob = await self._calls.change(
-                    "dead", partition, codec.pack_numbers(numbers), b"".join(packed)
-                )
-            results += codec.decode_dead(n, blob)
+            encoded = requests.dead(what, part, 0 if ids is not None else min(limit, 500), delay, most)
+            results += requests.dead_outcomes(*await self._changed("dead", partition, *encoded))
         return results
 
     async def revive(self, partition: Partition, revive: Revive) -> list[tuple[str, Outcome]]:
@@ -437,8 +438,7 @@ class ValkeyStore:
         return await self._dead(partition, 2, purge.ids, purge.limit, 0, -1)
 
     async def clean(self, partition: Partition, limit: int = 200) -> CleanOutcome:
-        async with self._alone("clean", partition):
-            _, _, n, _ = await self._calls.change("clean", partition, codec.pack_numbers([min(limit, 200)]))
+        n, _ = await self._changed("clean", partition, codec.pack_numbers([min(limit, 200)]))
         return CleanOutcome(n[0], n[1], n[2], n[3], None if n[4] < 0 else n[4], bool(n[5]))
 
 

@@ -3,7 +3,8 @@
 --
 -- j[id]  flags policy seq:5 created:6 crc:4 fingerprint:8 | [policy bytes] [topic] [ttl:6] [edited:6] [headers] [tags] body
 --        flags: 0-1 body kind, 4 ttl, 8 headers, 16 tags, 32 edited, 64 policy inline, 128 topic (namespaces with `namespace_ids`)
--- r[id]  phase reason deliveries:4 uncounted:4 given:1 time:6 due:6 exp:6 changed:6 token:12 | [record head:25, with its policy bytes if inline, its topic with namespace_ids] error
+-- r[id]  phase reason deliveries:4 uncounted:4 given:1 time:6 due:6 exp:6 changed:6 token:12 | [progress] [record head:25, with its policy bytes if inline, its topic with namespace_ids] error
+--        reason + 128: a sized progress follows (Release.progress)
 --        phase: L leased, W waits, D done, C cancelled, X dead; lower case d, c: tombstone, no record in j, its head is here
 -- time   L deadline; W next delivery; ended: end of the retention
 local RUN, NO_TOKEN = '>BBI4I4BI6I6I6I6', string.rep('\0', 12)
@@ -73,10 +74,15 @@ local function read_run(job, raw)
   phase = string.char(phase)
   job.phase = phase
   job.token = string.sub(raw, 36, 47)
+  local at = 48
+  if job.reason >= 128 then
+    job.reason = job.reason - 128
+    job.progress, at = struct.unpack('>I2c0', raw, at)
+  end
   if phase == 'd' or phase == 'c' then
-    job.head = string.sub(raw, 48, 72)
+    job.head = string.sub(raw, at, at + 24)
     job.flags, job.number, job.seq, job.created = struct.unpack(HEAD, job.head)
-    local at = 73
+    at = at + 25
     if bit.band(job.flags, 64) > 0 then
       local size = struct.unpack('>I2', raw, at)
       job.inline = string.sub(raw, at + 2, at + 1 + size)
@@ -89,15 +95,17 @@ local function read_run(job, raw)
       job.head = job.head .. string.sub(raw, at, at + 1 + size)
       at = at + 2 + size
     end
-    job.error = string.sub(raw, at)
-  else
-    job.error = string.sub(raw, 48)
   end
+  job.error = string.sub(raw, at)
 end
 
 local function run_text(job, phase, head)
-  return struct.pack(RUN, string.byte(phase), job.reason, job.deliveries, job.uncounted, job.given, job.time, job.due, job.exp, job.changed)
-    .. job.token .. (head or '') .. job.error
+  local reason, progress = job.reason, ''
+  if job.progress then
+    reason, progress = reason + 128, struct.pack('>I2', #job.progress) .. job.progress
+  end
+  return struct.pack(RUN, string.byte(phase), reason, job.deliveries, job.uncounted, job.given, job.time, job.due, job.exp, job.changed)
+    .. job.token .. progress .. (head or '') .. job.error
 end
 
 local function each_tag(job, f)

@@ -1,6 +1,7 @@
 -- show: encodes a job for a reader, as numbers and pieces of the answer.
 --        per job: state, id size, reason, deliveries, uncounted, lease until, due, expires, updated, ended, retained until,
---                 record size, what the record holds (0 head, 1 without body, 2 all), policy size, error size
+--                 record size, what the record holds (0 head, 1 without body, 2 all), policy size, error size,
+--                 progress size
 --        The record of a group always has its key; with the body it also has its items (lib/items).
 local numbers, pieces, shown_bytes = {}, {}, 0
 
@@ -36,8 +37,9 @@ local function show(job, with_body)
   put(numbers, (ended and not job.written) and job.at or job.changed, ended and job.at or 0)
   put(numbers, retained, #record)
   put(numbers, holds, #job.policy.text)
-  put(numbers, #job.error)
+  put(numbers, #job.error, #(job.progress or ''))
   put(pieces, job.id, record)
   put(pieces, job.policy.text, job.error)
+  put(pieces, job.progress or '')
   shown_bytes = shown_bytes + #record
 end
