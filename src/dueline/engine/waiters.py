@@ -26,6 +26,7 @@ from .errors import Draining, DuelineError, RateLimited
 from .fan_out import over_partitions
 from .job import LeasedJob, Partition
 from .limits import BATCH_JOBS
+from .rounds import MOST_DOUBLINGS
 from .store import Credit, Pull, PullOutcome, Release, Store
 from .timer import Handle, Timer
 from .topics import Topic
@@ -247,7 +248,7 @@ class PartitionQueue:
     def _failed(self, claim: list[tuple[Waiter, int]], error: Exception) -> None:
         """Non-waiting and fail-fast pulls get the error; the others retry with backoff."""
         back_off_s = min(FIRST_BACK_OFF_S * 2**self._failures, LAST_BACK_OFF_S)
-        self._failures += 1
+        self._failures = min(self._failures + 1, MOST_DOUBLINGS)
         self.alarm.expect(0, self._owner.timer.time() + back_off_s)
         if not isinstance(error, DuelineError):
             context = {"message": f"pull from {self.partition} failed", "exception": error}

@@ -262,6 +262,19 @@ async def test_a_parked_pull_outlives_a_store_that_comes_back(kit: EngineKit) ->
     assert len(kit.store.pulls) == 3
 
 
+async def test_a_store_that_was_away_for_an_hour_is_asked_again(kit: EngineKit) -> None:
+    await kit.send("mail", "a")
+    kit.store.failures = [StoreDown()] * 100_000
+    pulls: list[asyncio.Task[Any]] = []
+    for _ in range(15):  # somebody waits all the time
+        pulls.append(kit.pull("mail", wait_ms=300_000))
+        await kit.advance(240_000)
+    kit.store.failures = []
+    await kit.advance(2_000)
+    assert ids(await pulls[-1]) == ["a"]
+    await asyncio.gather(*pulls[:-1], return_exceptions=True)
+
+
 async def test_a_parked_pull_says_at_its_end_that_the_store_is_down(kit: EngineKit) -> None:
     kit.store.failures = [StoreDown()] * 100
     pull = kit.pull("mail", wait_ms=10_000)
