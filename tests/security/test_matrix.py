@@ -275,7 +275,7 @@ async def test_a_token_in_the_path_counts_exactly_where_the_route_takes_it(serve
         client.close()
         if (answer.status == 401) != (places[name] == TokenPlace.HEADER) or answer.status == 403:
             wrong[name] = answer.status
-        assert token.rpartition("_")[2].encode() not in answer.body, name
+        assert token.split("_", 2)[2].encode() not in answer.body, name
     assert wrong == {}
 
 
