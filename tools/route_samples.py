@@ -42,6 +42,7 @@ class Sample(msgspec.Struct, frozen=True):
 
 T, J, P = "/v1/topics/{topic}", "/v1/topics/{topic}/jobs", "/v1/topics/{topic}/push"
 A = "/v1/tokens/5d41402abc4b"  # of nobody
+S = "/v1/schedules"
 C = "/camellia/delayQueue/"
 LEASED = {"jobs": [{"id": "a", "lease": "AAAA"}]}
 MSG = {"topic": "{topic}", "msgId": "a"}
@@ -82,6 +83,15 @@ SAMPLES: dict[str, Sample] = {
     "list_attempts": Sample("GET", P + "/attempts"),
     "pause_push": Sample("POST", P + "/pause"),
     "resume_push": Sample("POST", P + "/resume"),
+    "list_schedules": Sample("GET", S, Names.NOTHING),  # it shows what the token is valid for
+    "put_schedule": Sample("PUT", S + "/a", body={"topic": "{topic}", "every": "1w", "job": {"body": 1}}),
+    # The stored schedule names the topic, and there is none of this name.
+    "get_schedule": Sample("GET", S + "/none", Names.NOTHING),
+    "next_occurrences": Sample("GET", S + "/none/next", Names.NOTHING),
+    "pause_schedule": Sample("POST", S + "/none/pause", Names.NOTHING),
+    "resume_schedule": Sample("POST", S + "/none/resume", Names.NOTHING),
+    "run_schedule": Sample("POST", S + "/none/run", Names.NOTHING),
+    "delete_schedule": Sample("DELETE", S + "/none", Names.NOTHING),
     "create_token": Sample("POST", "/v1/tokens", Names.ALL, body={"name": "a", "rights": ["send"], "expires": "1h"}),
     "list_tokens": Sample("GET", "/v1/tokens", Names.ALL),
     "get_token": Sample("GET", A, Names.ALL),

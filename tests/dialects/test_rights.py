@@ -45,6 +45,14 @@ remove_push                     push    header
 list_attempts                   push    header
 pause_push                      push    header
 resume_push                     push    header
+list_schedules                  read    header
+get_schedule                    read    header
+put_schedule                    manage  header
+delete_schedule                 manage  header
+next_occurrences                read    header
+run_schedule                    manage  header
+pause_schedule                  manage  header
+resume_schedule                 manage  header
 create_token                    admin   header
 list_tokens                     admin   header
 get_token                       admin   header

@@ -92,6 +92,7 @@ def value(**fields: Any) -> bytes:
 
 
 T = f"/v1/topics/{CANARY}"
+S = f"/v1/schedules/{CANARY}"
 EXFE_URL = f"http://127.0.0.1:1/x?key={URL_QUERY}"
 REFUSED_URL = f"http://me:{URL_PASSWORD}@10.1.2.3/x?key={URL_QUERY}"
 EXFE = "/v3/queue/{key}/POST/" + base64.urlsafe_b64encode(EXFE_URL.encode()).decode()
@@ -141,6 +142,13 @@ CHANGES: dict[str, tuple[Call, dict[str, Any]]] = {
         {"ids": ["y"], "ids_count": 1, "changed": 1},
     ),
     "exfe_drop": (Call("DELETE", EXFE.format(key="group")), {"merge_key": "group", "changed": 1}),
+    "put_schedule": (
+        Call("PUT", S, value(topic="scheduled", every="1w", job={"body": BODY, "headers": {"X-Key": JOB_HEADER}})),
+        {"ids": [CANARY], "ids_count": 1, "fields": ["topic", "job", "every"]},
+    ),
+    "pause_schedule": (Call("POST", S + "/pause"), {"ids": [CANARY], "ids_count": 1}),
+    "resume_schedule": (Call("POST", S + "/resume"), {"ids": [CANARY], "ids_count": 1}),
+    "delete_schedule": (Call("DELETE", S), {"ids": [CANARY], "ids_count": 1}),
     "delete_topic": (Call("DELETE", T), {}),
 }
 SENDS = (

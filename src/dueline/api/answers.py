@@ -16,6 +16,11 @@ from msgspec import UNSET, Meta, Raw, UnsetType
 
 from ..durations import datetime_of
 from .payload import Payload
+from .schedule_answers import JobTemplate as JobTemplate
+from .schedule_answers import NextOccurrences as NextOccurrences
+from .schedule_answers import Schedule as Schedule
+from .schedule_answers import ScheduleDeleted as ScheduleDeleted
+from .schedule_answers import SchedulePage as SchedulePage
 from .server_info import Info as Info
 from .server_info import LimitUse as LimitUse
 from .server_info import Readiness as Readiness
@@ -44,10 +49,12 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class ErrorAnswer(msgspec.Struct, frozen=True):
-    """Every error. With an unknown outcome it contains the id of the job, so that the call can be repeated safely."""
+    """Every error. With an unknown outcome it contains the id of the job, so that the call can be repeated safely. With
+    a version that does not match it may contain the current one."""
 
     error: Refusal
     id: str | UnsetType | None = UNSET
+    version: int | UnsetType = UNSET
 
 
 class Job(Payload, msgspec.Struct, frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ from ..rights import Right
 from . import answers as a
 from . import push_requests as pr
 from . import requests as r
+from . import schedule_requests as sr
 from . import token_requests as tr
 
 
@@ -67,8 +68,10 @@ BULK_PURGED = Shape(a.Bulk, "BulkPurged", ("matched", "purged", "dry_run", "comp
 T = "/v1/topics/{topic}"
 J = T + "/jobs"
 P = T + "/push"
+S = "/v1/schedules"
 A = "/v1/tokens"
 SEND, TAKE, TOPICS, DEAD, PUSH, TOKENS = "Sending", "Consuming", "Topics", "Dead jobs", "Push", "Tokens"
+SCHEDULES = "Schedules"
 ENDED = ("not_found", "job_leased", "already_done")
 LEASES = ("lease_lost", "not_found")
 LEASE = {"id": "order-1042", "lease": "the token of the pull"}
@@ -140,6 +143,27 @@ OPERATIONS: tuple[Operation, ...] = (
               errors=("not_found",), body_optional=True, example={}, audited=True),
     Operation("POST", P + "/resume", "resume_push", Right.PUSH, PUSH, "Make calls again", (a.Paused,), r.Nothing,
               errors=("not_found",), body_optional=True, example={}, audited=True),
+    Operation("GET", S, "list_schedules", Right.READ, SCHEDULES, "List schedules, page by page", (a.SchedulePage,),
+              query=sr.ListSchedules),
+    Operation("GET", S + "/{name}", "get_schedule", Right.READ, SCHEDULES, "Read a schedule", (a.Schedule,),
+              errors=("not_found",)),
+    Operation("PUT", S + "/{name}", "put_schedule", Right.MANAGE, SCHEDULES, "Make or replace a schedule",
+              (a.Schedule,), sr.PutSchedule, success=(200, 201),
+              errors=("version_mismatch", "body_too_large", "store_full"),
+              example={"topic": "reports", "cron": "0 9 * * MON-FRI", "tz": "Europe/Madrid",
+                       "job": {"body": {"report": "daily"}}}, audited=True),
+    Operation("DELETE", S + "/{name}", "delete_schedule", Right.MANAGE, SCHEDULES,
+              "Delete a schedule; jobs that it sent stay", (a.ScheduleDeleted,), errors=("not_found",), audited=True),
+    Operation("GET", S + "/{name}/next", "next_occurrences", Right.READ, SCHEDULES, "The next occurrences",
+              (a.NextOccurrences,), query=sr.ListOccurrences, errors=("not_found",)),
+    Operation("POST", S + "/{name}/run", "run_schedule", Right.MANAGE, SCHEDULES,
+              "Send a job now, besides the occurrences", (a.Sent,), r.Nothing, success=(201, 200),
+              errors=("not_found", "store_full"), body_optional=True, example={}, audited=True),
+    Operation("POST", S + "/{name}/pause", "pause_schedule", Right.MANAGE, SCHEDULES,
+              "Pause a schedule; jobs that it sent stay", (a.Schedule,), r.Nothing, errors=("not_found",),
+              body_optional=True, example={}, audited=True),
+    Operation("POST", S + "/{name}/resume", "resume_schedule", Right.MANAGE, SCHEDULES, "Resume a schedule",
+              (a.Schedule,), r.Nothing, errors=("not_found",), body_optional=True, example={}, audited=True),
     Operation("POST", A, "create_token", Right.ADMIN, TOKENS, "Make a token; its text is shown only here",
               (a.SecretToken,), tr.CreateToken, success=(201,), errors=("too_many_tokens",),
               example={"name": "billing workers", "rights": ["send", "pull"], "topics": ["billing-*"],

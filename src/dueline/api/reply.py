@@ -22,6 +22,7 @@ class Reply(msgspec.Struct):
     undelivered: Callable[[], None] | None = None
     error: Refusal | None = None
     id: str | UnsetType | None = UNSET  # of the job, if the outcome is unknown
+    version: int | UnsetType = UNSET  # the current one, if the call asked for another
     retry_after_s: int | None = None
 
     @property
@@ -30,5 +31,5 @@ class Reply(msgspec.Struct):
         if self.error is None:
             return to_json(self.value)
         if self.value is None:
-            return to_json(ErrorAnswer(self.error, self.id))
+            return to_json(ErrorAnswer(self.error, self.id, self.version))
         return to_json({"error": self.error, "results": self.value.results})

@@ -33,7 +33,8 @@ class Schedule(msgspec.Struct, frozen=True):
     no time and no merge key.
 
     `starts_at_ms`: no occurrence is earlier; the intervals of `every_ms` count from it, else from 1970.
-    `ends_at_ms`: no occurrence is later. `jitter_ms`: each job is due up to this much after its occurrence."""
+    `ends_at_ms`: no occurrence is later. `jitter_ms`: each job is due up to this much after its occurrence. `owner`:
+    the program that writes it, which may look for its own schedules; no rule depends on it."""
 
     topic: str
     job: Send
@@ -46,6 +47,7 @@ class Schedule(msgspec.Struct, frozen=True):
     misfire: Misfire = Misfire.LATEST
     overlap: Overlap = Overlap.ALLOW
     paused: bool = False
+    owner: str | None = None
 
 
 class ScheduleView(msgspec.Struct, frozen=True):

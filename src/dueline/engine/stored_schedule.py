@@ -80,6 +80,7 @@ class _Body(msgspec.Struct, frozen=True, omit_defaults=True):
     misfire: Misfire = Misfire.LATEST
     overlap: Overlap = Overlap.ALLOW
     paused: bool = False
+    owner: str | None = None
     missed_until_ms: int = 0
     fenced: tuple[str, ...] = ()
     progress_from: int = 0

@@ -14,6 +14,7 @@ import msgspec
 
 from ..api import answers as a
 from ..api import requests as r
+from ..api import schedule_answers
 from ..api.operations import OPERATIONS, Many, Operation, Shape
 from ..bounds import MAX_ITEMS
 from ..dialects.native.encode import STATUS
@@ -36,12 +37,15 @@ _PATH_PARAMETERS = {
     "topic": "The topic, percent-encoded.",
     "id": "The id of the job, percent-encoded.",
     "token": "The id of the token.",
+    "name": "The name of the schedule.",
 }
-_PATH_EXAMPLES = {"topic": "orders", "id": "order-1042", "token": "5d41402abc4b"}
+_PATH_EXAMPLES = {"topic": "orders", "id": "order-1042", "token": "5d41402abc4b", "name": "daily-report"}
 _PLAIN_NAME = {"type": "string", "pattern": "^[A-Za-z0-9._:-]{1,128}$"}
 _EITHER_BODY = {"oneOf": [{"required": ["body"]}, {"required": ["body_base64"]}]}
 _ADDED: dict[str, dict[str, Any]] = {
     "NewJob": _EITHER_BODY,
+    "NewTemplate": _EITHER_BODY,
+    "PutSchedule": {"oneOf": [{"required": ["cron"]}, {"required": ["every"]}]},
     "Retry": {"oneOf": [{"required": ["ladder"]}, {"required": ["base_ms"]}]},
     "CancelJobs": {"oneOf": [{"required": ["ids"]}, {"required": ["filter"]}]},
     "ReviveJobs": {"oneOf": [{"required": ["ids"]}, {"required": ["filter"]}]},
@@ -89,7 +93,7 @@ def _schemas() -> dict[str, Any]:
     for name, added in _ADDED.items():
         schemas[name] |= added
     for kind in vars(a).values():
-        if getattr(kind, "__name__", None) in schemas and kind.__module__ == a.__name__:
+        if getattr(kind, "__name__", None) in schemas and kind.__module__ in (a.__name__, schedule_answers.__name__):
             _as_written(kind, schemas[kind.__name__])
     schemas["Topic"]["properties"]["policy"] = _schema(a.Policy)
     schemas["Push"]["properties"]["breaker"] = {"anyOf": [_schema(a.Breaker), {"type": "null"}]}
@@ -208,7 +212,7 @@ def _path_parameters(operation: Operation) -> Iterator[dict[str, Any]]:
     for name, description in _PATH_PARAMETERS.items():
         if f"{{{name}}}" in operation.pattern:
             # Existing names may come from another dialect; names that a native call creates are plain.
-            makes = operation.name in ("send", "put_topic", "put_push")
+            makes = operation.name in ("send", "put_topic", "put_push", "put_schedule")
             yield {
                 "name": name,
                 "in": "path",

@@ -81,6 +81,10 @@ DETAILS: dict[str, tuple[str, str, Any, dict[str, Any]]] = {
         *("PUT", T, {"lease_ms": 5, "on_dead": {"url": "http://127.0.0.9/secret"}}),
         {"fields": ["lease_ms", "on_dead"]},
     ),
+    "put_schedule": (
+        *("PUT", "/v1/schedules/s", {"topic": "t", "every": "1h", "job": {"body": "secret"}}),
+        {"ids": ["s"], "ids_count": 1, "fields": ["topic", "job", "every"]},
+    ),
     "put_push": (
         *("PUT", T + "/push", {"url": "http://127.0.0.9:81/x?k=1", "headers": {"Authorization": "Bearer abcdefgh"}}),
         {"fields": ["url", "headers"], "origin": "http://127.0.0.9:81"},

@@ -346,10 +346,11 @@ def test_no_json_at_all_makes_a_500(data: st.DataObject) -> None:
     names = ["id", "body", "delay", "delay_ms", "at", "at_ms", "jobs", "ids", "filter", "retry", "tags", "headers", "x"]
     names += ["lease_ms", "max_attempts", "ttl_ms", "version", "until_ms", "partitions", "dry_run", "on_conflict"]
     names += ["name", "rights", "topics", "namespace", "expires", "expires_at_ms", "overlap"]
+    names += ["topic", "job", "cron", "tz", "every", "starts_at_ms", "ends_at_ms", "misfire", "jitter_ms", "paused"]
     body = data.draw(st.dictionaries(st.sampled_from(names), values, max_size=4) | values)
     api = Api()
     try:
-        path = operation.pattern.format(topic="t", id="a", token="5d41402abc4b")
+        path = operation.pattern.format(topic="t", id="a", token="5d41402abc4b", name="s")
         assert_some_refusal_or_success(api.raw(operation.method, path, json.dumps(body).encode()))
     finally:
         api.close()

@@ -203,10 +203,12 @@ def test_an_id_may_have_a_slash_when_it_is_escaped(api: Api) -> None:
 def test_every_operation_refuses_an_unknown_field(api: Api) -> None:
     for operation in OPERATIONS:
         if operation.request is not None:
-            path = operation.pattern.format(topic="t", id="a", token="5d41402abc4b")
+            path = operation.pattern.format(topic="t", id="a", token="5d41402abc4b", name="s")
             assert_error(api.raw(operation.method, path, b'{"nope":1}'), 400, "unknown_field", "nope")
         elif operation.query is not None:
-            assert_error(api.get(operation.pattern.format(topic="t", id="a") + "?nope=1"), 400, "unknown_field", "nope")
+            assert_error(
+                api.get(operation.pattern.format(topic="t", id="a", name="s") + "?nope=1"), 400, "unknown_field", "nope"
+            )
 
 
 def test_a_draining_server_refuses_new_work_with_a_time_to_come_back(api: Api) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ...api.answers import Info, Sent
-from ...api.operations import BY_NAME, OPERATIONS, PUSH, TOKENS, Operation
+from ...api.operations import BY_NAME, OPERATIONS, PUSH, SCHEDULES, TOKENS, Operation
 from ...api.reply import Reply
 from ...api.requests import NewJob
 from ...engine.audit import GONE, LOCAL, AuditNote
@@ -25,6 +25,7 @@ from . import decode, encode
 from .audit import note_reply, note_request
 from .handlers import NativeHandlers
 from .push_handlers import PushHandlers
+from .schedule_handlers import ScheduleHandlers
 from .token_handlers import TokenHandlers
 from .wire import DEFAULT_NAMESPACE, as_written, caller_of, checked, plain_name
 
@@ -39,7 +40,11 @@ class NativeApi:
 
     def __init__(self, engine: Engine, info: Callable[[], Info], rules: PushRules = PushRules()) -> None:
         handlers = NativeHandlers(engine, info, rules)
-        groups = {PUSH: PushHandlers(engine, rules), TOKENS: TokenHandlers(engine.tokens)}
+        groups = {
+            PUSH: PushHandlers(engine, rules),
+            SCHEDULES: ScheduleHandlers(engine.schedules),
+            TOKENS: TokenHandlers(engine.tokens),
+        }
         self._engine = engine
         self.handlers: dict[str, Handle] = {
             one.name: getattr(groups.get(one.group, handlers), one.name) for one in OPERATIONS

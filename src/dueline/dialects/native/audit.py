@@ -14,6 +14,7 @@ from msgspec import UNSET
 from ...api import answers as a
 from ...api import push_requests as pr
 from ...api import requests as r
+from ...api import schedule_requests as sr
 from ...api import token_requests as tr
 from ...api.reply import Reply
 from ...engine.audit import AuditNote
@@ -36,6 +37,8 @@ def note_request(note: AuditNote, request: Any) -> None:
         note.details |= msgspec.to_builtins(given)
     elif given:
         note.details["fields"] = list(given)
+    if isinstance(request, sr.PutSchedule):
+        note.topic = request.topic
     if isinstance(request, pr.PutPush):
         note.details |= _target(request)
 

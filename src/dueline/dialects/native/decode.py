@@ -15,6 +15,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from ...api import requests as r
+from ...api import schedule_requests as sr
 from ...engine import commands, policy
 from ...engine.errors import DuelineError, InvalidField, MissingField
 from ...engine.job import BodyKind, Reason, State
@@ -46,7 +47,7 @@ def send(job: r.NewJob) -> commands.Send:
         raise InvalidField(NOT_A_NAME, "id")
     if job.merge is not None and job.merge.item_id is not None and NAME.fullmatch(job.merge.item_id) is None:
         raise InvalidField(NOT_A_NAME, "merge.item_id")
-    body, kind = _body(job)
+    body, kind = body_of(job)
     delay_ms, at_ms = when(job)
     return commands.Send(
         job.id,
@@ -68,7 +69,7 @@ def send(job: r.NewJob) -> commands.Send:
 
 def patch(request: r.PatchJob, id: str) -> commands.Patch:
     delay_ms, at_ms = when(request)
-    body, kind = _body(request) if isinstance(request.body, Raw) or request.body_base64 is not None else (None, None)
+    body, kind = body_of(request) if isinstance(request.body, Raw) or request.body_base64 is not None else (None, None)
     return commands.Patch(
         id=id,
         delay_ms=delay_ms,
@@ -213,7 +214,8 @@ def _query(request: r.ListJobs | r.ListDead, state: State | None, body: bool) ->
     )
 
 
-def _body(job: r.NewJob | r.PatchJob) -> tuple[bytes, BodyKind]:
+def body_of(job: r.NewJob | r.PatchJob | sr.NewTemplate) -> tuple[bytes, BodyKind]:
+    """The body of a request: exactly one of its two forms."""
     if isinstance(job.body, UnsetType):
         if job.body_base64 is None:
             raise MissingField("give body or body_base64", "body")

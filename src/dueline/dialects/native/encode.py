@@ -18,7 +18,7 @@ from ...api.reply import Reply, to_json
 from ...durations import duration_text
 from ...engine import commands, policy
 from ...engine.audit_log import AuditEntry
-from ...engine.errors import DuelineError, UnknownOutcome
+from ...engine.errors import DuelineError, UnknownOutcome, VersionMismatch
 from ...engine.headers import unpack_headers
 from ...engine.items import item_json
 from ...engine.job import BodyKind, Job, LeasedJob
@@ -232,7 +232,15 @@ def cursor_text(cursor: bytes | None) -> str | None:
 def refused(error: DuelineError) -> Reply:
     """The reply to a whole call that was refused."""
     id = error.id if isinstance(error, UnknownOutcome) else UNSET
-    return Reply(None, status_of(error), error=error_view(error), id=id, retry_after_s=retry_after_s(error))
+    known = error.version if isinstance(error, VersionMismatch) else None
+    return Reply(
+        None,
+        status_of(error),
+        error=error_view(error),
+        id=id,
+        version=UNSET if known is None else known,
+        retry_after_s=retry_after_s(error),
+    )
 
 
 def response(reply: Reply) -> Response:
