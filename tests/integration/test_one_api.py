@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from dueline import Client, DuelineApiError, NewJob, Patience
 from dueline.api.token_requests import CreateToken
-from dueline.client import Lease, calls, json_body
+from dueline.client import Lease, calls, json_body, schedule_calls
 from dueline.worker import Queue, connect
 from dueline.worker.direct import DirectQueue
 
@@ -113,6 +113,8 @@ async def test_a_send_from_a_thread_is_refused_in_the_same_words(valkey: Private
         await queue.close()
 
 
+# Its next occurrence is years ahead, so it is the same for both callers.
+YEARS: dict[str, object] = {"topic": "t", "every": "3650d", "job": {"body": 1, "tags": ["x"]}}
 CALLS: dict[str, calls.Call[Any]] = {
     "send": calls.send("t", NewJob(id="a", body=BODY, tags=("x",))),
     "send again": calls.send("t", NewJob(id="a", body=json_body(2))),
@@ -164,6 +166,20 @@ CALLS: dict[str, calls.Call[Any]] = {
     "purge by filter": calls.purge_matching("t", {}, dry_run=False),
     "delete a topic": calls.delete_topic("p"),
     "delete a topic with jobs": calls.delete_topic("t"),
+    "put a schedule": schedule_calls.put_schedule("s", YEARS),
+    "put a schedule again": schedule_calls.put_schedule("s", {**YEARS, "paused": True}),
+    "put another version": schedule_calls.put_schedule("s", {**YEARS, "version": 99}),
+    "put a schedule with a wrong field": schedule_calls.put_schedule("s", {**YEARS, "cron": "@daily"}),
+    "put a schedule without a job": schedule_calls.put_schedule("s", {"topic": "t", "every": "1h"}),
+    "schedules": schedule_calls.schedules(limit=1),
+    "get a schedule": schedule_calls.schedule("s"),
+    "get no schedule": schedule_calls.schedule("nobody"),
+    "resume a schedule": schedule_calls.resume_schedule("s"),
+    "next": schedule_calls.next_occurrences("s", 1),
+    "next, too many": schedule_calls.next_occurrences("s", 101),
+    "pause a schedule": schedule_calls.pause_schedule("s"),
+    "run no schedule": schedule_calls.run_schedule("nobody"),
+    "delete a schedule": schedule_calls.delete_schedule("s"),
     "tokens": calls.list_tokens(),
     "make a token that has expired": calls.create_token(CreateToken(name="x", rights=["send"], expires_at_ms=1)),
     "get no token": calls.token("5d41402abc4b"),

@@ -28,7 +28,7 @@ from .served import environment, served
 ROOT = Path(__file__).parents[2]
 CURL = Path(__file__).with_name("curl.py")
 ADDRESS = "http://127.0.0.1:9277"
-PAGES = ("README.md", "docs/quick-start.md", "docs/api.md", "docs/merge.md", "docs/python.md")
+PAGES = ("README.md", "docs/quick-start.md", "docs/api.md", "docs/merge.md", "docs/python.md", "docs/schedules.md")
 READ_IN_TURN = ("README.md", "docs/quick-start.md")  # on one server, with the stand-in for curl
 TRANSLATED = {"README.md": "README.zh-CN.md", "docs/quick-start.md": "docs/quick-start.zh-CN.md"}
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

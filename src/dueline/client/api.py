@@ -5,7 +5,7 @@
     by filter       cancel_matching revive_matching purge_matching cancel_groups                        counts
     lists           list_jobs dead                                                                      iterators
     topics, push targets, the server                                                                    see `topic_api`
-    access tokens                                                                                       see `token_api`
+    schedules, access tokens                                                  see `schedule_api`, see `token_api`
 
 A duration is a text such as "30m", a number of seconds, or a timedelta. A moment is an aware datetime or an RFC 3339
 text (`times`).

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, UnsetType
 
 from ..api import answers as r
 from ..api import push_requests as pr
@@ -381,6 +381,7 @@ def read_error(status: int, headers: Mapping[str, str], raw: bytes) -> DuelineAp
     else:
         error = error_of(body.error.code, body.error.message, body.error.field, status, body.id or None)
         error.raw = raw
+        error.version = None if isinstance(body.version, UnsetType) else body.version
     error.retry_after_s = _seconds(headers.get("retry-after"))
     return error
 
@@ -390,6 +391,7 @@ def reply_error(reply: Reply) -> DuelineApiError:
     assert reply.error is not None
     error = error_of(reply.error.code, reply.error.message, reply.error.field, reply.status, reply.id or None)
     error.raw = reply.json
+    error.version = None if isinstance(reply.version, UnsetType) else reply.version
     error.retry_after_s = reply.retry_after_s
     return error
 

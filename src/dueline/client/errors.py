@@ -29,7 +29,8 @@ class DuelineApiError(Exception):
     """A call that was answered with an error, or not answered.
 
     `code` is stable and meant for programs, `message` is for people, `field` names the invalid field of the request.
-    `results`: if a call on many jobs took several requests, the results of the requests before this error."""
+    `results`: if a call on many jobs took several requests, the results of the requests before this error. `version`:
+    the current version, if the call asked for another one."""
 
     code: str = "error"
 
@@ -45,6 +46,7 @@ class DuelineApiError(Exception):
         self.retry_after_s: float | None = None
         self.raw: bytes | None = None  # the unchanged answer, if there was one
         self.results: tuple[Any, ...] = ()
+        self.version: int | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Errors must survive pickling, because workers, test runners and task pools pass them between processes."""

@@ -1,5 +1,5 @@
 """The client methods on topics, their push targets and the server. Those on jobs are in `api`, those on
-access tokens in `token_api`. No I/O.
+schedules in `schedule_api`, those on access tokens in `token_api`. No I/O.
 
 topics          topics topic set_topic delete_topic pause resume namespaces
 push targets    push set_push remove_push pause_push resume_push attempts
@@ -15,6 +15,7 @@ from ..api import answers as r
 from . import calls
 from .calls import Call
 from .method import Pages, method, pages
+from .schedule_api import ScheduleApi
 from .sending import MergePolicy, OnConflict, RetryRule, Waits, merge_fields, retry_rule, with_attempts
 from .times import Duration, Moment, duration_ms, moment_ms
 from .token_api import TokenApi
@@ -22,7 +23,7 @@ from .token_api import TokenApi
 PAGE_ROWS = 500
 
 
-class TopicApi(TokenApi):
+class TopicApi(ScheduleApi, TokenApi):
     """The methods on topics that Client and AsyncClient share."""
 
     @pages

@@ -14,8 +14,9 @@ from msgspec import Raw
 from dueline.api import answers as r
 from dueline.api.requests import Merge
 from dueline.api.token_requests import CreateToken
-from dueline.client import Lease, NewJob, calls, errors, json_body
+from dueline.client import Lease, NewJob, calls, errors, json_body, schedule_calls
 from dueline.client.encoding import headers_of, http_request
+from dueline.client.schedule_api import put_request
 
 DEEP = 100_000
 
@@ -114,6 +115,27 @@ def test_no_limit_of_attempts_is_said_as_null_and_not_left_out() -> None:
         (calls.token("a"), ("GET", "/v1/tokens/a", None)),
         (calls.rotate_token("a", "0s"), ("POST", "/v1/tokens/a/rotate", {"overlap": "0s"})),
         (calls.revoke_token("a"), ("DELETE", "/v1/tokens/a", None)),
+        (schedule_calls.schedules("c", 5), ("GET", "/v1/schedules?cursor=c&limit=5", None)),
+        (schedule_calls.schedule("a b"), ("GET", "/v1/schedules/a%20b", None)),
+        (schedule_calls.next_occurrences("a", 3), ("GET", "/v1/schedules/a/next?count=3", None)),
+        (schedule_calls.run_schedule("a"), ("POST", "/v1/schedules/a/run", {})),
+        (schedule_calls.pause_schedule("a"), ("POST", "/v1/schedules/a/pause", {})),
+        (schedule_calls.resume_schedule("a"), ("POST", "/v1/schedules/a/resume", {})),
+        (schedule_calls.delete_schedule("a"), ("DELETE", "/v1/schedules/a", None)),
+        (
+            schedule_calls.put_schedule(
+                "a", put_request("t", {"n": 1}, {"every": 90, "jitter": "1s", "retry": ["1m"]})
+            ),
+            (
+                *("PUT", "/v1/schedules/a"),
+                {
+                    "topic": "t",
+                    "job": {"body": {"n": 1}, "retry": {"ladder": ["1m"]}},
+                    "every": "90s",
+                    "jitter_ms": 1000,
+                },
+            ),
+        ),
         (
             calls.purge_matching("t", {}, False),
             ("POST", "/v1/topics/t/dead/purge", {"filter": {}, "dry_run": False}),
