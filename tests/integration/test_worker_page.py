@@ -52,6 +52,7 @@ CASES: dict[str, list[tuple[str, Any, str, dict[str, Any]]]] = {
         ("payment.check", {"state": "broken"}, "dead", {"max_attempts": 1}),
     ],
     "fields": [("order.cancel", {"order_id": 7, "by": "ann"}, "done", {})],
+    "nightly": [("clean-up", None, "done", {})],
     "orders": [
         ("order.placed", {"number": 1}, "done", {}),
         ("order.paid", {"number": 1}, "done", {"delay": "200ms"}),
@@ -73,6 +74,7 @@ SHOWN: dict[str, list[Any]] = {
         ["payment.check", "dead", "exhausted", 1, "ValueError: no such account"],
     ],
     "fields": ["order 7 is cancelled: unpaid", ["order.cancel", "done", None, 1, ""]],
+    "nightly": ["cleaning up", ["clean-up", "done", None, 1, ""]],
     "orders": [["order.placed", "done", None, 1, ""], *[["order.paid", "done", None, 1, ""]] * 2],
     "pooled": ["sales by a connection", ["report", "done", None, 1, ""]],
     "pictures": [["picture.shrink", "done", None, 1, ""], ["picture.upload", "done", None, 1, ""]],

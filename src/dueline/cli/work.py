@@ -61,6 +61,10 @@ def work(
         str | None,
         typer.Option("--health", metavar="HOST:PORT", help="Serve /healthz, /readyz and /metrics of this worker here."),
     ] = None,
+    prune: Annotated[
+        bool,
+        typer.Option("--prune", help="Delete the schedules that this Worker's name wrote and that left its code."),
+    ] = False,
     namespace: Namespace = None,
     token_file: TokenFile = None,
 ) -> None:
@@ -72,6 +76,8 @@ def work(
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     token = read_token(token_file)
     if command:
+        if prune:
+            raise typer.BadParameter("--prune needs MODULE:WORKER: a command declares no schedules")
         worker = _of_command(target, command, concurrency or 1, timeout, lease, grace, url, namespace, token)
     else:
         if any(given is not None for given in (concurrency, timeout, lease, grace)):
@@ -87,6 +93,8 @@ def work(
     try:
         if health is not None:
             worker.show_health(health)
+        if prune:
+            worker.prune_schedules()
         worker.run()
     except (DuelineApiError, ModuleNotFoundError, ValueError) as wrong:
         print(f"dueline: {wrong}", file=sys.stderr)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Unpack, cast
 
-from ..api.answers import Job, LeasedJob, Outcome, Sent, SentItem
+from ..api.answers import Job, LeasedJob, Outcome, Schedule, Sent, SentItem
 from ..api.requests import NewJob
-from ..client import calls
+from ..api.schedule_requests import PutSchedule
+from ..client import calls, schedule_calls
 from ..client.async_client import AsyncClient
 from ..client.bulk import on_leases
 from ..client.calls import Leased
@@ -78,3 +79,15 @@ class ClientQueue:
     async def propose_policy(self, topic: str, policy: Policy) -> Mapping[str, Any]:
         shown = await self._client.set_topic(topic, **cast("dict[str, Any]", policy), set_by="worker")
         return {name: shown.policy.get(name) for name in job_fields(policy)}
+
+    async def schedule(self, name: str) -> Schedule:
+        return await self._client.schedule(name)
+
+    async def schedules(self) -> list[Schedule]:
+        return [one async for one in self._client.schedules()]
+
+    async def put_schedule(self, name: str, request: PutSchedule) -> Schedule:
+        return (await self._client.call(schedule_calls.put_schedule(name, request))).value
+
+    async def delete_schedule(self, name: str) -> None:
+        await self._client.delete_schedule(name)

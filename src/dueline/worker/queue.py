@@ -16,8 +16,9 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, Unpack, runtime_checkable
 
-from ..api.answers import Job, LeasedJob, Outcome, Sent, SentItem
+from ..api.answers import Job, LeasedJob, Outcome, Schedule, Sent, SentItem
 from ..api.requests import NewJob
+from ..api.schedule_requests import PutSchedule
 from ..client.address import named_url, shown, split, using
 from ..client.calls import Leased
 from ..client.sending import Policy, SendOptions
@@ -98,6 +99,22 @@ class Queue(Protocol):
         """Propose a worker's delivery policy (`lease`, `ttl`, `max_attempts`, `retry`) for a topic. It sets fields that
         are unset or were set by a worker, but never those set by an operator. Returns these fields as the topic now has
         them, in the API's form."""
+        ...
+
+    async def schedule(self, name: str) -> Schedule:
+        """A schedule as it is now. Raises NotFound."""
+        ...
+
+    async def schedules(self) -> list[Schedule]:
+        """All schedules of the namespace."""
+        ...
+
+    async def put_schedule(self, name: str, request: PutSchedule) -> Schedule:
+        """Make a schedule or replace it. With a version it raises VersionMismatch."""
+        ...
+
+    async def delete_schedule(self, name: str) -> None:
+        """Delete a schedule. Raises NotFound."""
         ...
 
 

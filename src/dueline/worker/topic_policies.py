@@ -93,13 +93,13 @@ class TopicPolicies:
             return
         answered[topic] = {}
         for name, value in job_fields(wanted).items():
-            if not _same(value, policy.get(name)):
+            if not is_shown(value, policy.get(name)):
                 log.warning(
                     "%s: an operator set %s to %s; the handler's %s is not used", topic, name, policy.get(name), value
                 )
 
 
-def _same(wanted: Any, shown: Any) -> bool:
+def is_shown(wanted: Any, shown: Any) -> bool:
     """Whether the API shows the wanted value. It spells waits in its own way, and shows a backoff with its defaults."""
     if not isinstance(wanted, Mapping) or not isinstance(shown, Mapping):
         return wanted == shown

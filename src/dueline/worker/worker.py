@@ -23,8 +23,9 @@ import os
 import signal
 from collections.abc import Callable, Coroutine, Sequence
 from types import ModuleType, TracebackType
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, Unpack, cast
 
+from ..client.schedule_api import DeclaredOptions
 from ..client.sending import Policy, RetryRule, with_attempts
 from ..client.times import Duration, duration_ms
 from .context import refuse_in_loop
@@ -38,6 +39,7 @@ from .log import show_log
 from .metrics import WorkerMetrics
 from .queue import Queue, connect
 from .runner import Middleware, Runner, Settings
+from .schedules import WorkerSchedules
 from .sync import SyncQueue
 from .tasks import TaskWorker, find_tasks, task_handler
 from .topic_policies import TopicPolicies
@@ -72,6 +74,7 @@ class Worker:
         middleware: Sequence[Middleware] = (),
         modules: Sequence[str | ModuleType] = (),
         health: str | None = None,
+        name: str | None = None,
     ) -> None:
         """`url`: a server (http://), a store (redis://, valkey://, unix://) or embedded:FOLDER; defaults to DUELINE_URL
         or else http://127.0.0.1:9277. `queue`: an existing queue to use instead.
@@ -79,7 +82,8 @@ class Worker:
         `concurrency`, `threads`, `processes`: how many jobs run at a time in coroutines, threads and processes (default
         for processes: one per processor). `lease`: renewed automatically while a handler runs; if this process is
         killed, its jobs are redelivered after this time. `grace`: how long handlers may continue when the worker stops.
-        `modules`: modules with TaskWorker classes. `health`: HOST:PORT for /healthz, /readyz and /metrics."""
+        `modules`: modules with TaskWorker classes. `health`: HOST:PORT for /healthz, /readyz and /metrics.
+        `name`: written into the schedules that this worker declares, so that `prune_schedules` knows them."""
         self._url = url
         self._namespace = namespace
         self._token = token
@@ -109,6 +113,7 @@ class Worker:
             self.show_health(health)
         self._proposal: asyncio.Task[None] | None = None
         self.topic_policies = TopicPolicies()
+        self._schedules = WorkerSchedules(name)
 
     # --- what is handled --------------------------------------------------------------------------------------------
 
@@ -145,6 +150,30 @@ class Worker:
             return Handle(self, handler, plain, inner)
 
         return decorate
+
+    def schedule(
+        self, name: str | None = None, body: Any = None, **options: Unpack[DeclaredOptions]
+    ) -> Callable[[Handle[P, T]], Handle[P, T]]:
+        """Send a job with `body` to the handler below at each occurrence. Written above `@worker.handles`.
+
+        `name`: of the schedule; default: the topic. Options as in `Client.put_schedule`: `cron` with `tz`, or `every`;
+        `starts_at`, `ends_at`, `jitter`, `misfire`, `overlap`; and the policy of its jobs. The schedule is written when
+        a worker starts, if the queue does not have it like this already."""
+
+        def decorate(handle: Handle[P, T]) -> Handle[P, T]:
+            if not isinstance(handle, Handle):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise TypeError("write @worker.schedule above @worker.handles, which names the topic")
+            self._schedules.add(name or handle.topic, handle.topic, body, options)
+            return handle
+
+        return decorate
+
+    def prune_schedules(self) -> None:
+        """At the start, delete the schedules that this worker's name has written and that left the code. Raises
+        ValueError if the worker has no name."""
+        if self._schedules.owner is None:
+            raise ValueError('give the worker a name, such as Worker(name="billing"), before it wrote the schedules')
+        self._schedules.prune = True
 
     def bind(self, *kinds: type[TaskWorker]) -> None:
         """Bind TaskWorker classes: each handles the topic named by its `type`. Classes already bound are skipped."""
@@ -244,9 +273,14 @@ class Worker:
             await self._end(queue)
             raise
         self._runner = runner
-        self._proposal = self._loop.create_task(self.topic_policies.propose_all(queue))
+        self._proposal = self._loop.create_task(self._declare(queue))
         await asyncio.wait({self._proposal}, timeout=PROPOSAL_S)
         log.info("working on %s", ", ".join(self._handlers))
+
+    async def _declare(self, queue: Queue) -> None:
+        """Write what the handlers declare about their topics and schedules."""
+        await self.topic_policies.propose_all(queue)
+        await self._schedules.write_all(queue)
 
     async def stop(self, grace: Duration | None = None) -> None:
         """Stop pulling, let handlers continue for `grace`, give the remaining jobs back uncounted, and disconnect."""
