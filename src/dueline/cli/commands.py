@@ -69,6 +69,21 @@ SECTIONS = (
         "Deliver jobs by HTTP calls.",
     ),
     Section(
+        "Topics",
+        {
+            "list": "schedules.list_schedules",
+            "show": "schedules.show",
+            "put": "schedules.put",
+            "run": "schedules.run",
+            "pause": "schedules.pause",
+            "resume": "schedules.resume",
+            "delete": "schedules.delete",
+            "next": "schedules.next_occurrences",
+        },
+        "schedules",
+        "Send jobs again and again: by cron, or at an interval.",
+    ),
+    Section(
         "Operations",
         {
             "top": "top.top",

@@ -123,7 +123,7 @@ def send(
         raise typer.BadParameter("--quiet, --max-wait, --max-items and --update need --merge-key")
     if merge_key is not None and id is not None:
         raise typer.BadParameter("--merge-key cannot be combined with --id: the server generates a group's id")
-    raw, encoded = body_fields(_read_body(body), body_as)
+    raw, encoded = body_fields(body_argument(body), body_as)
     merge, policy, conflict = None, cast("Any", update), cast("Any", on_conflict)  # texts that the API checks
     if merge_key is not None:
         merge = Merge(merge_key, quiet_ms=quiet, max_wait_ms=max_wait, max_items=max_items, update=policy)
@@ -145,7 +145,8 @@ def send(
     session.printer.result(answer.raw, tables.sent(answer.value, now_ms()))
 
 
-def _read_body(body: str | None) -> bytes:
+def body_argument(body: str | None) -> bytes:
+    """The bytes of a body on the command line; - reads standard input."""
     if body is None:
         return b"null"
     # Bytes that are not UTF-8 arrive in an argument as surrogates; this restores them.

@@ -162,7 +162,7 @@ _HINTS = {
     "lease_lost": "the job was leased again, released or ended; pull it again to get a new lease",
     "job_leased": "a consumer holds it; wait until it is done or its lease expires",
     "id_exists": "the id is taken: use --on-conflict keep or replace, or another id",
-    "version_mismatch": "it has changed meanwhile: read it again with `dueline get`",
+    "version_mismatch": "it has changed meanwhile: read it again",
     "topic_not_empty": "see what it holds with `dueline list` and `dueline dead list`",
     "expanding": "see how far it is with `dueline topic`; old jobs must end, dead ones be revived or purged",
     "store_full": "finish, cancel or purge jobs, or give the store more room",
