@@ -16,6 +16,7 @@ from dueline.client.async_client import AsyncClient
 from dueline.client.client import Client
 from dueline.client.method import method, pages
 from dueline.client.patience import Patience
+from dueline.client.schedule_api import ScheduleApi, ScheduleOptions, When
 from dueline.client.sending import SendOptions
 from dueline.client.token_api import TokenApi
 from dueline.client.topic_api import TopicApi
@@ -36,7 +37,7 @@ def page() -> str:
     parts = [_HEAD, "\n## Clients\n"]
     parts += [_class(kind) for kind in (Client, AsyncClient, Patience)]
     parts.append("\n## Methods\n")
-    methods = {**vars(Api), **vars(TopicApi), **vars(TokenApi)}
+    methods = {**vars(Api), **vars(TopicApi), **vars(ScheduleApi), **vars(TokenApi)}
     parts += [_method(name, value) for name, value in methods.items() if isinstance(value, method | pages)]
     parts.append("\n## Options of a send\n\n")
     parts += [
@@ -44,8 +45,10 @@ def page() -> str:
         for kind in (SendOptions, sending.Times, sending.Policy, sending.MergeOptions, sending.MergePolicy)
     ]
     parts.append(f"\n{text_of(times)}\n")
+    parts.append("\n## Options of a schedule\n\n")
+    parts += [_options(kind) for kind in (ScheduleOptions, When)]
     parts.append("\n## Results\n")
-    results = (r.Sent, r.SentItem, r.LeasedJob, r.Job, r.Outcome, r.Topic, r.Token, r.SecretToken)
+    results = (r.Sent, r.SentItem, r.LeasedJob, r.Job, r.Outcome, r.Topic, r.Schedule, r.Token, r.SecretToken)
     parts += [_class(kind) for kind in (*results, calls.Leased, NewJob)]
     parts.append("\n## Errors\n\n| error | code | meaning |\n|---|---|---|\n")
     parts += _errors(errors.DuelineApiError, 0)

@@ -3,8 +3,10 @@ of docs/schedules.md is made here."""
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -126,6 +128,13 @@ def test_the_table_of_the_page_is_what_happens() -> None:
 @pytest.mark.parametrize("misfire", MISFIRES)
 def test_a_pause_misses_the_same_occurrences_as_an_outage(misfire: str, overlap: str) -> None:
     assert pause(misfire, overlap) == outage(misfire, overlap)
+
+
+def test_the_test_of_the_page_passes(dueline_queue: VirtualQueue) -> None:
+    [block] = re.findall(r"^# test_reports\.py\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(block, names)
+    names["test_a_year_of_reports"](dueline_queue)
 
 
 def test_all_sends_at_most_the_last_hundred() -> None:
