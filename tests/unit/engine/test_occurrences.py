@@ -91,6 +91,7 @@ def test_random_expressions_follow_the_minutes_of_a_zone_around_clock_changes() 
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_ten_thousand_random_expressions_agree() -> None:
     print(f"in UTC: {compare_in_utc(seed=1, count=10_000)} equal to croniter")
     print(f"around clock changes: {compare_around_changes(seed=1, count=10_000)} equal to the walk over the minutes")
