@@ -23,7 +23,9 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
 DOWN_AFTER_MS = 1000
 PATIENCE_MS = 4_500
 REPLICAS_PAUSED_S = 7.0  # longer than the patience, so that refusals are seen
-PATIENT = msgspec.structs.replace(TAME, timeout_s=10.0)  # waits for the answer of a server that waits
+PATIENT = msgspec.structs.replace(
+    TAME, timeout_s=10.0, lease_ms=(5_000,)
+)  # waits for the answer of a server that waits
 OLD_PRIMARY_ACCEPTS_S = 2.0  # Sentinel makes a replica of it only after 8 s
 
 

@@ -126,10 +126,11 @@ async def loaded(
     plan: Plan = PLAN,
     servers: int = 2,
     durability: str = "replicated",
+    topics: Sequence[str] = (),
 ) -> AsyncIterator[LoadedServers]:
-    """That many servers on this store, under load."""
+    """That many servers on this store, under load. `topics`: new ones if there are none."""
     env = {"DUELINE_STORE__DURABILITY": durability}
-    names = [f"load-{uuid.uuid4().hex}" for _ in plan.topics]  # other scenarios use the same store
+    names = topics or [f"load-{uuid.uuid4().hex}" for _ in plan.topics]  # other scenarios use the same store
     plan = msgspec.structs.replace(plan, topics=tuple(names))
     made = [ServerProcess(folder / str(number), store_url=store_url, env=env) for number in range(servers)]
     running = LoadedServers(store_url, made, plan, seed)
