@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import re
+import tempfile
 import uuid
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
@@ -17,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from dueline.testing.history import Final, Recorder
+from dueline.testing.history import Final, Recorder, write
 from tools.faults.connection import Answer, Connection
 from tools.faults.load import Load, Plan
 from tools.faults.recording_client import RecordingClient
@@ -97,7 +98,19 @@ class LoadedServers:
         scenario = judged(
             name, self.seed, self.recorder.events, final, topics=gap_topics, others=others, control=control
         )
-        return msgspec.structs.replace(scenario, **figures)
+        scenario = msgspec.structs.replace(scenario, **figures)
+        if scenario.failures():
+            kept = self._kept(final)
+            scenario = msgspec.structs.replace(scenario, others=(*scenario.others, f"history and logs: {kept}"))
+        return scenario
+
+    def _kept(self, final: Final) -> Path:
+        """Write the history and the output of the servers to a new folder, for whoever looks for the reason."""
+        folder = Path(tempfile.mkdtemp(prefix="dueline-faults-"))
+        write(folder / "history.jsonl", self.recorder.events, final)
+        for server in self.servers:
+            (folder / f"{server.port}.log").write_text("\n".join(server.output))
+        return folder
 
     async def _dumped(self, topic: str) -> Final:
         client = self.client("dump")
