@@ -13,8 +13,7 @@ import pytest
 
 from dueline.testing.history import Outcome, Send
 from tests.kit.fault_suite import FaultSuite
-from tests.kit.valkey import PrivateSentinels, PrivateValkey
-from tests.kit.waiting import until
+from tests.kit.valkey import SERVICE, PrivateSentinels
 
 from .under_load import TAME, LoadedServers, loaded
 
@@ -39,20 +38,14 @@ def sentinels() -> Iterator[PrivateSentinels]:
         sentinels.stop()
 
 
-async def replaced(sentinels: PrivateSentinels, old: PrivateValkey) -> PrivateValkey:
-    """Wait until the sentinels name another primary, and return it."""
-    return await until(lambda: asyncio.to_thread(sentinels.primary), lambda now: now is not old, every_s=0.05)
-
-
 async def primary_killed(running: LoadedServers, sentinels: PrivateSentinels) -> None:
     """It comes back as a replica of the new one, as with the configuration that Sentinel writes."""
     old = sentinels.primary()
     began_ns = running.recorder.now_ns()
     old.kill()
     running.recorder.fault("primary killed", began_ns)
-    new = await replaced(sentinels, old)
-    old.start()
-    old.ask("REPLICAOF", "127.0.0.1", new.port)
+    new = await asyncio.to_thread(sentinels.wait_until_replaced, old)
+    old.start("--replicaof", f"127.0.0.1 {new.port}")
 
 
 async def primary_paused(running: LoadedServers, sentinels: PrivateSentinels) -> None:
@@ -63,7 +56,7 @@ async def primary_paused(running: LoadedServers, sentinels: PrivateSentinels) ->
     old.pause()
     server.signal(signal.SIGSTOP)
     try:
-        await replaced(sentinels, old)
+        await asyncio.to_thread(sentinels.wait_until_replaced, old)
     finally:
         old.resume()
         server.signal(signal.SIGCONT)
@@ -71,11 +64,21 @@ async def primary_paused(running: LoadedServers, sentinels: PrivateSentinels) ->
     await asyncio.sleep(OLD_PRIMARY_ACCEPTS_S)
 
 
-FAULTS = {"killed": primary_killed, "paused": primary_paused}
+async def primary_demoted(running: LoadedServers, sentinels: PrivateSentinels) -> None:
+    """A failover by hand: the primary is alive, and its second replica follows it a while longer."""
+    old = sentinels.primary()
+    began_ns = running.recorder.now_ns()
+    sentinels.sentinels[0].ask("SENTINEL", "FAILOVER", SERVICE)
+    await asyncio.to_thread(sentinels.wait_until_replaced, old)
+    running.recorder.fault("failover by hand", began_ns)
+
+
+FAULTS = {"killed": primary_killed, "paused": primary_paused, "demoted by hand": primary_demoted}
 
 
 @pytest.mark.parametrize(
-    ("how", "durability"), [("killed", "replicated"), ("paused", "replicated"), ("paused", "standard")]
+    ("how", "durability"),
+    [("killed", "replicated"), ("paused", "replicated"), ("demoted by hand", "replicated"), ("paused", "standard")],
 )
 async def test_nothing_answered_is_lost_when_sentinels_replace_a_primary(
     suite: FaultSuite, sentinels: PrivateSentinels, folder: Path, how: str, durability: str

@@ -11,12 +11,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dueline.testing.history import Outcome, Send
+from dueline.engine import errors
+from dueline.testing.history import Fault, Outcome, Send
 from tests.kit.fault_suite import FaultSuite
 from tests.kit.slots import topics_on
 from tests.kit.valkey import PrivateCluster, PrivateValkey
 from tests.kit.waiting import until
 from tools.faults.load import Load
+from tools.faults.scenario import Scenario
 
 from .under_load import DRAINED_WITHIN_S, TAME, LoadedServers, loaded
 
@@ -25,6 +27,8 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
 CLEAN = {"store_down", "unknown_outcome", "loading", "lease_lost"}
 RESTLESS = msgspec.structs.replace(TAME, producers=2, consumers=2, retry_s=0.2, lease_ms=(5_000,))
 """Does not wait for a shard that is down. A lease whose answer was lost runs out soon."""
+REPLACED = "store_replaced"
+REFUSALS = 20
 DIRECTORY = "dueline:{directory}:topics"
 
 
@@ -99,3 +103,54 @@ async def shard_down(running: LoadedServers, node: PrivateValkey, topic: str) ->
 async def readiness(running: LoadedServers) -> tuple[int, str]:
     answer = await running.get("/readyz")
     return answer.status, answer.body.decode()
+
+
+async def test_no_send_is_accepted_by_a_shard_that_was_emptied(
+    suite: FaultSuite, shards: PrivateCluster, folder: Path
+) -> None:
+    """FLUSHALL of each shard in turn, that of the directory last. Every server refuses from its next call on."""
+    if not any(getattr(error, "code", "") == REPLACED for error in vars(errors).values()):
+        pytest.skip("the servers do not notice yet that the data of a shard is gone")
+    home = shards.primary_of(DIRECTORY)
+    nodes = sorted(shards.nodes, key=lambda node: node is home)
+    topics = {node.port: topics_on(node, 1)[0] for node in nodes}
+    late_ms, refused = 0.0, 0
+    options = {"plan": RESTLESS, "topics": list(topics.values()), "durability": "standard"}
+    async with loaded(folder, shards.url, suite.seed, **options) as running:
+        for node in nodes:
+            emptied_ns = await emptied(running, node, topics[node.port])
+            sends = [e for e in running.recorder.events if isinstance(e, Send) and e.topic == topics[node.port]]
+            after = [e for e in sends if e.complete_ns > emptied_ns]
+            first_ns = min(e.complete_ns for e in after if e.code == REPLACED)
+            late = [e for e in after if e.outcome is Outcome.OK and e.invoke_ns > first_ns]
+            running.others += [f"{len(late)} sends were accepted after the first refusal"] if late else []
+            late_ms = max(late_ms, (first_ns - emptied_ns) / 1e6)
+            refused += sum(1 for e in after if e.code == REPLACED)
+        calls = [e for e in running.recorder.events if not isinstance(e, Fault)]
+        suite.report(
+            Scenario(
+                name="Cluster: FLUSHALL of each shard",
+                seed=suite.seed,
+                operations=len(calls),
+                faults=len(nodes),
+                unknowns=sum(1 for e in calls if e.outcome is Outcome.INFO),
+                refused=refused,
+                refusal_ms=late_ms,
+                refusal_limit_ms=1000,
+                others=tuple(running.others),
+            )
+        )
+
+
+async def emptied(running: LoadedServers, node: PrivateValkey, topic: str) -> int:
+    """Empty a shard under load, and go on when each of the servers has refused some sends. Returns when it was."""
+    began_ns = running.recorder.now_ns()
+    await asyncio.to_thread(node.ask, "FLUSHALL")
+    running.recorder.fault(f"FLUSHALL of {node.port}", began_ns)
+
+    def refusals() -> int:
+        events = running.recorder.events
+        return sum(1 for e in events if e.topic == topic and e.code == REPLACED and e.complete_ns > began_ns)
+
+    await until(refusals, lambda count: count >= REFUSALS)
+    return began_ns

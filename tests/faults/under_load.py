@@ -27,7 +27,7 @@ from tools.faults.server_process import ServerProcess
 from tools.faults.store_check import findings_at
 
 DRAINED_WITHIN_S = 45.0
-PLAN = Plan(max_delay_ms=800, pause_ms=10.0, retry_s=40.0)
+PLAN = Plan(max_delay_ms=800, pause_ms=15.0, retry_s=40.0, max_jobs=1_000_000)
 TAME = msgspec.structs.replace(PLAN, wild=False, lease_ms=(30_000,))
 """Every call of this load succeeds when nothing fails: no stale tokens, no conflicts, no lease that runs out."""
 

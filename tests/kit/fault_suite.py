@@ -4,7 +4,8 @@
     pytest tests/faults -m faults --faults-long         all rounds (`make test-faults-long`)
     ... --faults-seed 7 --faults-results FILE           another seed; the results as JSON lines, for the docs
 
-A test of the suite has the marker `faults` and ends with `suite.report(scenario)`.
+A test of the suite has the marker `faults` and ends with `suite.report(scenario)`. Scenarios of one name, for example
+those of one test with several seeds, become one line.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tools.faults.scenario import Scenario, write
+from tools.faults.scenario import Scenario, together, write
 
 _PROPERTY = "fault scenario"
 _reported = pytest.StashKey[list[Scenario]]()
@@ -68,7 +69,7 @@ class _Collector:
             self._config.stash[_reported] += [msgspec.convert(value, Scenario) for value in found]
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        scenarios = sorted(self._config.stash[_reported], key=lambda one: one.name)
+        scenarios = together(self._config.stash[_reported])
         if scenarios:
             terminalreporter.section("fault scenarios")
             for scenario in scenarios:

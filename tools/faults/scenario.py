@@ -147,6 +147,25 @@ def gap_ms(events: Iterable[AnyEvent], topics: Collection[str] | None = None) ->
     return max((after - before for before, after in pairwise(accepted)), default=0) / 1e6
 
 
+def together(scenarios: Iterable[Scenario]) -> list[Scenario]:
+    """Those of one name as one, sorted by name: counts are added, of times the longest counts."""
+    found: dict[str, Scenario] = {}
+    for one in scenarios:
+        other = found.get(one.name)
+        found[one.name] = one if other is None else _sum(other, one)
+    return [found[name] for name in sorted(found)]
+
+
+def _sum(one: Scenario, other: Scenario) -> Scenario:
+    counts = ("operations", "faults", "unknowns", "refused", "lost", "early", "doubled")
+    times = ("gap_ms", "wake_ms", "refusal_ms")
+    fields: dict[str, object] = {name: getattr(one, name) + getattr(other, name) for name in counts}
+    for name in times:
+        found = [time for time in (getattr(one, name), getattr(other, name)) if time is not None]
+        fields[name] = max(found, default=None)
+    return msgspec.structs.replace(one, **fields, others=(*one.others, *other.others))
+
+
 def read(path: Path) -> list[Scenario]:
     """The scenarios of a file, one per line."""
     return [msgspec.json.decode(line, type=Scenario) for line in path.read_bytes().splitlines()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dueline.testing import history as h
-from tools.faults.scenario import Scenario, gap_ms, judged, read, write
+from tools.faults.scenario import Scenario, gap_ms, judged, read, together, write
 
 MS = 1_000_000
 OK, FAIL, INFO = h.Outcome.OK, h.Outcome.FAIL, h.Outcome.INFO
@@ -72,3 +72,15 @@ def test_a_part_of_the_suite_replaces_its_own_lines_only(tmp_path: Path) -> None
     write(tmp_path / "x" / "faults.jsonl", [one, two])
     write(tmp_path / "x" / "faults.jsonl", [again])
     assert read(tmp_path / "x" / "faults.jsonl") == [two, again]
+
+
+def test_scenarios_of_one_name_are_one_line() -> None:
+    counts = {"operations": 10, "faults": 1, "unknowns": 2, "refused": 3, "lost": 0, "early": 0, "doubled": 1}
+    one = Scenario(name="b", seed=1, **counts, gap_ms=5, wake_ms=7)
+    two = Scenario(name="b", seed=2, **counts, gap_ms=9, others=("odd",))
+    other = Scenario(name="a", seed=1, operations=1, faults=1)
+    both = {name: 2 * count for name, count in counts.items()}
+    assert together([one, other, two]) == [
+        other,
+        Scenario(name="b", seed=1, **both, gap_ms=9, wake_ms=7, others=("odd",)),
+    ]
