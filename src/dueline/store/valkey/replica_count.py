@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 
-ASK_EVERY_S = 1.0
+ASK_EVERY_S = 0.1  # a replica that has just come back may be the next primary, too
 SHORTFALL_S = 3.0  # sentinels name a promoted replica after about a second; the patience of a call is longer than this
 _FOLLOWER = re.compile(rb"^slave\d+:.*\bstate=online\b.*\blag=([01])\b", re.MULTILINE)
 
