@@ -91,6 +91,7 @@ docs: setup
 	$(BIN)/python -m tools.docs.client > docs/python-reference.md
 	$(BIN)/python -m tools.docs.worker > docs/worker-reference.md
 	$(BIN)/python -m tools.docs.testing > docs/testing-reference.md
+	$(BIN)/python -m tools.docs.faults
 
 check: lint types test test-slow test-faults
 
