@@ -57,7 +57,11 @@ def test_without_any_replica_nothing_counts_however_long_it_lasts() -> None:
 
 def test_the_replicas_are_asked_for_now_and_then() -> None:
     count = ReplicaCount()
-    assert [count.should_ask(at_s) for at_s in (5.0, 5.0 + ASK_EVERY_S / 2, 5.0 + 2 * ASK_EVERY_S)] == [True, False, True]
+    assert [count.should_ask(at_s) for at_s in (5.0, 5.0 + ASK_EVERY_S / 2, 5.0 + 2 * ASK_EVERY_S)] == [
+        True,
+        False,
+        True,
+    ]
 
 
 async def test_a_change_that_one_of_two_replicas_has_is_not_answered() -> None:
