@@ -3,6 +3,7 @@
 #   make serve        run the server on 127.0.0.1:9277 with its data in ./dueline-data
 #   make test         run the tests, without the slow ones (make test-slow)
 #   make check        check format, lint and types, and run all tests, as CI does
+#   make test-faults  run the fault suite: failovers, moved slots, broken networks. make test-faults-long: all rounds
 #   make test-eureka  run the discovery tests against the Eureka registry at EUREKA_URL
 #   make fuzz         send broken requests of every protocol to a server with tokens, for ten minutes
 #   make bench        run the short benchmark; bench-full uses the full sizes
@@ -21,7 +22,7 @@ COMPILE := uv pip compile pyproject.toml --generate-hashes --no-emit-index-url -
 # Tests start hundreds of Python processes. Each would compile all modules again if bytecode were not kept.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup dev serve test test-slow test-eureka fuzz check format lint types docs bench bench-full bench-strangers bench-peers lock clean
+.PHONY: setup dev serve test test-slow test-faults test-faults-long test-eureka fuzz check format lint types docs bench bench-full bench-strangers bench-peers lock clean
 
 setup: .venv/.server
 dev: .venv/.dev
@@ -49,12 +50,21 @@ serve: setup
 # in one process, so that its fixtures (a store, a server) start only once. The files run in order: short tests come last.
 # Schemathesis makes its test cases while tests are collected, so the quick run does not even load it.
 test: dev
-	$(BIN)/pytest -n 6 --dist loadfile --no-loadscope-reorder -m "not slow" -p no:schemathesis --ignore=tests/unit/native/test_schemathesis.py $(ARGS)
+	$(BIN)/pytest -n 6 --dist loadfile --no-loadscope-reorder -m "not slow and not faults" -p no:schemathesis --ignore=tests/unit/native/test_schemathesis.py $(ARGS)
 
 # Kills under load, mutants of the scripts, calls made up from the OpenAPI document, other languages and libraries. Takes
 # minutes more; `make check` runs both.
 test-slow: dev
-	$(BIN)/pytest -n 2 --dist loadfile -m slow $(ARGS)
+	$(BIN)/pytest -n 2 --dist loadfile -m "slow and not faults" $(ARGS)
+
+# The fault suite prints one line per scenario. ARGS="--faults-seed 7" takes another seed, ARGS="-k sentinel" a part.
+test-faults: dev
+	$(BIN)/pytest tests/faults -n 2 --dist loadfile -m faults -rs $(ARGS)
+
+# One scenario at a time, so that its times mean something: run it on a quiet machine. The results go into the docs: the
+# lines of the scenarios that ran are replaced, the others stay; `make docs` then makes the table.
+test-faults-long: dev
+	$(BIN)/pytest tests/faults -m faults -rs --faults-long --faults-results docs/data/faults.jsonl $(ARGS)
 
 # The tests register and remove their own instances in the registry and touch nothing else.
 test-eureka: dev
@@ -81,8 +91,9 @@ docs: setup
 	$(BIN)/python -m tools.docs.client > docs/python-reference.md
 	$(BIN)/python -m tools.docs.worker > docs/worker-reference.md
 	$(BIN)/python -m tools.docs.testing > docs/testing-reference.md
+	$(BIN)/python -m tools.docs.faults
 
-check: lint types test test-slow
+check: lint types test test-slow test-faults
 
 fuzz: dev
 	$(BIN)/python -m tools.fuzz $(ARGS)

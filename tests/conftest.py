@@ -2,7 +2,7 @@
 
 import gc
 
-pytest_plugins = ["tests.kit.async_tests"]
+pytest_plugins = ["tests.kit.async_tests", "tests.kit.fault_suite"]
 
 
 def pytest_collection() -> None:

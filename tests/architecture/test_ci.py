@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-STAGES = ["packages", "setup", "lint", "types", "test", "test-slow"]
-TARGETS = ["dev", "lint", "types", "test", "test-slow"]
+STAGES = ["packages", "setup", "lint", "types", "test", "test-slow", "test-faults"]
+TARGETS = ["dev", "lint", "types", "test", "test-slow", "test-faults"]
 
 
 ALL = ("cc", "curl", "node", "php", "redis-check-rdb")

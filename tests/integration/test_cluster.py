@@ -14,6 +14,7 @@ from dueline.integrations.mounted import MountedServer
 from dueline.store.valkey.fsck import fsck
 from dueline.store.valkey.keys import partition_keys
 from tests.kit.fixtures import private_cluster
+from tests.kit.slots import move_slot
 from tests.kit.store import item
 from tests.kit.topologies import park, partitions_on, slot_of, started, until, woken
 from tests.kit.valkey import PrivateCluster, PrivateValkey
@@ -21,27 +22,6 @@ from tests.kit.valkey import PrivateCluster, PrivateValkey
 __all__ = ["private_cluster"]
 
 STANDARD = {"DUELINE_STORE__DURABILITY": "standard"}  # a Cluster without replicas
-
-
-def move_slot(cluster: PrivateCluster, slot: int, to: PrivateValkey) -> None:
-    """Move a slot key by key, as Redis and older Valkeys do."""
-    keys = [node for node in cluster.nodes if slot in slots_of(node)]
-    [source] = keys
-    source_id, target_id = cluster.id_of(source), cluster.id_of(to)
-    to.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", source_id)
-    source.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", target_id)
-    while names := source.ask("CLUSTER", "GETKEYSINSLOT", slot, 100):
-        source.ask("MIGRATE", "127.0.0.1", to.port, "", 0, 5000, "KEYS", *names)
-    for node in (to, source, *cluster.nodes):
-        node.ask("CLUSTER", "SETSLOT", slot, "NODE", target_id)
-
-
-def slots_of(node: PrivateValkey) -> set[int]:
-    found: set[int] = set()
-    for low, high, primary, *_ in node.ask("CLUSTER", "SLOTS"):
-        if primary[1] == node.port:
-            found |= set(range(low, high + 1))
-    return found
 
 
 async def test_jobs_live_on_all_shards_and_fsck_reads_them_all(private_cluster: PrivateCluster) -> None:

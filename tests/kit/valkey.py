@@ -48,8 +48,8 @@ class PrivateValkey:
     def pid(self) -> int | None:
         return None if self._process is None else self._process.pid
 
-    def start(self) -> None:
-        """Start it, again after `kill`, and return when it takes connections."""
+    def start(self, *options: str) -> None:
+        """Start it, again after `kill`, and return when it takes connections. `options`: of this start only."""
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="dueline-kit-"))
             (self._folder / "sentinel.conf").write_text(f"port {self.port}\nbind 127.0.0.1\n{self._sentinel}")
@@ -61,7 +61,7 @@ class PrivateValkey:
         else:
             words += ("--dir", str(self._folder), "--appendonly", "no", "--enable-debug-command", "yes")
         self._process = subprocess.Popen(
-            [self._binary, *words, *self._options],
+            [self._binary, *words, *self._options, *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -230,6 +230,17 @@ class PrivateSentinels:
             "SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE, password=self._sentinel_password or None
         )
         return next(node for node in self.nodes if node.port == int(told[1]))
+
+    def wait_until_replaced(self, old: PrivateValkey) -> PrivateValkey:
+        """All sentinels name the same other primary, and the third node follows it. Returns the new primary."""
+        port = str(old.port)
+
+        def is_over() -> bool:
+            told = {sentinel.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE)[1] for sentinel in self.sentinels}
+            return port not in told and len(told) == 1 and len(self.primary().ask("ROLE")[2]) > 0
+
+        _wait_for(is_over, "the sentinels did not replace the primary")
+        return self.primary()
 
     def wait_until_whole(self) -> None:
         """The sentinels know each other and two connected replicas of a living primary."""

@@ -2,8 +2,9 @@
 
     client ---> FaultProxy ---> server          `up` is client to server, `down` is the way back
 
-Each direction has its own `Trouble` (latency, jitter, slicing, a bandwidth limit, a black hole). It may be changed at
-any moment and applies from the next chunk of data. `sever` closes all connections at once; `refusing` closes new ones.
+Each direction has its own `Trouble` (latency, jitter, slicing, a bandwidth limit, a stall, a black hole). It may be
+changed at any moment and applies from the next chunk of data. `sever` closes all connections at once; `refusing` closes
+new ones.
 
 A `Cut` is exact: it waits for a request that contains `marker`, then closes that connection after a given number of
 bytes of the request or of its answer. With `after_bytes=0` on the answer, the request was carried out but its answer is
@@ -22,6 +23,7 @@ import msgspec
 
 Address = Path | tuple[str, int]
 _CHUNK_BYTES = 65_536
+_STALL_LOOK_S = 0.005
 
 
 class Trouble(msgspec.Struct):
@@ -31,12 +33,13 @@ class Trouble(msgspec.Struct):
     jitter_ms: float = 0.0
     slice_bytes: int = 0  # 0 = chunks as they arrive
     rate_bytes_per_s: int = 0  # 0 = no limit
-    black_hole: bool = False  # data is read and dropped; the connection stays open
+    stalled: bool = False  # data is kept back until this is over, as by a network that repeats lost packets
+    black_hole: bool = False  # data is read and dropped; the connection stays open. Sever it before healing
 
     def heal(self) -> None:
         self.latency_ms = self.jitter_ms = 0.0
         self.slice_bytes = self.rate_bytes_per_s = 0
-        self.black_hole = False
+        self.stalled = self.black_hole = False
 
 
 class Cut:
@@ -166,6 +169,8 @@ class FaultProxy:
         try:
             while data := await reader.read(_CHUNK_BYTES):
                 trouble = self.up if up else self.down
+                while trouble.stalled:  # noqa: ASYNC110
+                    await asyncio.sleep(_STALL_LOOK_S)
                 if trouble.black_hole:
                     continue
                 allowed = self._look(connection, data, up=up)

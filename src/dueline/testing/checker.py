@@ -13,57 +13,28 @@ Two facts make the checks precise without a search, so that n events take O(n lo
 Two clocks are involved: the history's monotonic one and the store's. They may drift apart by `drift_ppm`, and every
 comparison with a duration allows for that.
 
-Not supported: histories in which an id is replaced or revived, or used again after its tombstone is gone.
+A job that was replaced is checked life by life (`tracks`). A merge group is checked as a job, its items on their own
+(`merge_items`). Not supported: histories in which an id is used again after its tombstone is gone.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
-from enum import StrEnum
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from .history import Ack, AnyEvent, Cancel, Deliver, Extend, Fault, Final, Move, Outcome, Pull, Release, Send
+from .history import Ack, AnyEvent, Append, Cancel, Extend, Fault, Final, Outcome, Pull, Release, Send
+from .merge_items import check_items, sends_of_groups
+from .tracks import NEVER_NS, Track, lives_of, ok, possible
+from .violations import Kind, Violation
+
+__all__ = ["UNAVAILABLE", "Kind", "Report", "Violation", "check"]
 
 NS_PER_MS = 1_000_000
 _HOLDER_CODES = frozenset({"lease_lost", "not_found", "already_done"})
 UNAVAILABLE = frozenset({"store_down", "loading", "draining", "rate_limited", "unreachable"})
 _LIVE = frozenset({"scheduled", "ready", "leased"})
-
-
-class Kind(StrEnum):
-    """The kinds of violations that clients can observe."""
-
-    LOST = "lost"  # the send was acknowledged, nobody can have finished the job, and it is missing at the end
-    GHOST = "ghost"  # a job that nobody can have sent
-    ALTERED = "altered"  # a body that nobody sent
-    EARLY = "early"  # delivered before invocation + delay
-    AFTER_DONE = "after_done"  # delivered after a confirmed end
-    ALIVE_AFTER_DONE = "alive_after_done"  # the final dump contradicts a confirmed end
-    ENDED_TWICE = "ended_twice"  # both an ack and a cancel were confirmed
-    TWO_LEASES = "two_leases"  # leased again while an earlier lease was certainly valid
-    HOLDER_REFUSED = "holder_refused"  # the holder was refused while its lease was certainly valid
-    STALE_TOKEN_OK = "stale_token_ok"  # a token was accepted that was certainly not current
-    NUMBER_REPEATED = "number_repeated"  # two deliveries with one number
-    NUMBER_ORDER = "number_order"  # a later delivery has a lower number
-    ATTEMPTS_OVER = "attempts_over"  # more attempts than allowed
-    ATTEMPTS_WRONG = "attempts_wrong"  # the dump counts fewer attempts than were seen, or the job died too early
-    CREATED_TWICE = "created_twice"  # one id made two jobs
-    RETRY_REFUSED = "retry_refused"  # a repeat of the same request was answered id_exists
-    CONFLICT_ACCEPTED = "conflict_accepted"  # two different requests under one id were both accepted
-
-
-class Violation(msgspec.Struct, frozen=True):
-    """A violation for one job, and the evidence."""
-
-    kind: Kind
-    topic: str
-    id: str
-    why: str
-
-    def __str__(self) -> str:
-        return f"{self.kind.value}: {self.topic}/{self.id}: {self.why}"
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -99,62 +70,22 @@ class Report(msgspec.Struct, frozen=True):
         return sum(1 for violation in self.violations if violation.kind in kinds)
 
 
-class _Track:
-    """Everything the history contains about one job."""
-
-    __slots__ = ("acks", "cancels", "deliveries", "extends", "moves", "releases", "sends")
-
-    def __init__(self) -> None:
-        self.sends: list[Send] = []
-        self.deliveries: list[Deliver] = []
-        self.acks: list[Ack] = []
-        self.releases: list[Release] = []
-        self.extends: list[Extend] = []
-        self.cancels: list[Cancel] = []
-        self.moves: list[Move] = []
-
-    def add(self, event: AnyEvent) -> None:
-        match event:
-            case Send():
-                self.sends.append(event)
-            case Deliver():
-                self.deliveries.append(event)
-            case Ack():
-                self.acks.append(event)
-            case Release():
-                self.releases.append(event)
-            case Extend():
-                self.extends.append(event)
-            case Cancel():
-                self.cancels.append(event)
-            case Move():
-                self.moves.append(event)
-            case Pull() | Fault():
-                pass
-
-
-def _ok(event: AnyEvent) -> bool:
-    return event.outcome is Outcome.OK
-
-
-def _possible(event: AnyEvent) -> bool:
-    return event.outcome is not Outcome.FAIL
-
-
 class _Judge:
     """The checks of one job."""
 
-    def __init__(self, topic: str, id: str, track: _Track, final: Final, drift_ppm: int) -> None:
+    def __init__(self, topic: str, id: str, track: Track, final: Final, drift_ppm: int) -> None:
         self.topic, self.id, self.track = topic, id, track
         self.kept = final.get((topic, id))
+        self.is_last = track.superseded_ns == NEVER_NS  # no other life can have come after this one
+        self.revives = [revive for revive in track.revives if possible(revive)]
         self.found: list[Violation] = []
         self._keep_ppm = 1_000_000 - drift_ppm
         self.deliveries = sorted(track.deliveries, key=lambda d: (d.delivery, d.complete_ns))
         self.place = {d.lease: i for i, d in enumerate(self.deliveries)}
-        self.sends = [s for s in track.sends if _possible(s)]
+        self.sends = [s for s in track.sends if possible(s)]
         self.first_due_ns = min((s.invoke_ns + self._at_least_ns(s.delay_ms) for s in self.sends), default=0)
         for move in track.moves:
-            if _possible(move):
+            if possible(move):
                 self.first_due_ns = min(self.first_due_ns, move.invoke_ns + self._at_least_ns(move.delay_ms))
         self.granted_after_ns = self._grants()
         self.lease_lives_until_ns = self._leases()
@@ -163,11 +94,12 @@ class _Judge:
         self._no_loss()
         self._no_ghost()
         self._never_early()
-        self._done_is_done()
-        self._one_lease()
-        self._fenced()
-        self._attempts()
-        self._one_job_per_id()
+        self._replaced_is_gone()
+        if not self.track.renewed:
+            self._done_is_done()
+            self._one_lease()
+            self._fenced()
+            self._attempts()
         return self.found
 
     def _say(self, kind: Kind, why: str) -> None:
@@ -196,21 +128,19 @@ class _Judge:
         ]
         for extend in self.track.extends:
             place = self.place.get(extend.lease)
-            if place is not None and _ok(extend):
+            if place is not None and ok(extend):
                 until[place] = max(until[place], extend.invoke_ns + self._at_least_ns(extend.lease_ms))
         for touch in (*self.track.acks, *self.track.releases):
             place = self.place.get(touch.lease)
-            if place is not None and _possible(touch):
+            if place is not None and possible(touch):
                 until[place] = min(until[place], touch.invoke_ns)
-        cancels = [c.invoke_ns for c in self.track.cancels if _possible(c)]
-        if cancels:
-            until = [min(end, *cancels) for end in until]
-        return until
+        cancels = [c.invoke_ns for c in self.track.cancels if possible(c)]
+        return [min(end, self.track.superseded_ns, *cancels) for end in until]
 
     def _no_loss(self) -> None:
-        if self.kept is not None or not any(_ok(s) for s in self.track.sends):
+        if self.kept is not None or not self.is_last or not any(ok(s) for s in self.track.sends):
             return
-        if not any(_possible(e) for e in (*self.track.acks, *self.track.cancels)):
+        if not any(possible(e) for e in (*self.track.acks, *self.track.cancels)):
             seen = f"after {len(self.deliveries)} deliveries" if self.deliveries else "never delivered"
             self._say(Kind.LOST, f"acknowledged, {seen}, nobody can have finished it, missing at the end")
 
@@ -229,27 +159,48 @@ class _Judge:
             if delivery.complete_ns < self.first_due_ns:
                 early_ms = (self.first_due_ns - delivery.complete_ns) / NS_PER_MS
                 self._say(Kind.EARLY, f"delivery {delivery.delivery} was seen {early_ms:.3f} ms before its due time")
-        moves = [m for m in self.track.moves if _possible(m)]
+        moves = [m for m in self.track.moves if possible(m)]
         if not moves:
             for release in self.track.releases:
                 self._waits_after_release(release)
-        elif len(moves) == 1 and _ok(moves[0]):
+            self._waits_after_revive()
+        elif len(moves) == 1 and ok(moves[0]):
             due_ns = moves[0].invoke_ns + self._at_least_ns(moves[0].delay_ms)
             for delivery in self.deliveries:
                 if moves[0].complete_ns < delivery.invoke_ns and delivery.complete_ns < due_ns:
                     self._say(Kind.EARLY, f"delivery {delivery.delivery} came before the time it was moved to")
 
+    def _waits_after_revive(self) -> None:
+        if len(self.revives) != 1 or not ok(self.revives[0]):
+            return
+        [revive] = self.revives
+        due_ns = revive.invoke_ns + self._at_least_ns(revive.delay_ms)
+        for delivery in self.deliveries:
+            if revive.complete_ns < delivery.invoke_ns and delivery.complete_ns < due_ns:
+                self._say(Kind.EARLY, f"delivery {delivery.delivery} came before the time it was revived for")
+
+    def _replaced_is_gone(self) -> None:
+        for place, delivery in enumerate(self.deliveries):
+            if self.granted_after_ns[place] > self.track.replaced_ns:
+                self._say(Kind.AFTER_REPLACE, f"delivery {delivery.delivery} began after it was certainly replaced")
+        for op in (*self.track.acks, *self.track.releases, *self.track.extends):
+            if ok(op) and op.invoke_ns > self.track.replaced_ns:
+                self._say(Kind.STALE_TOKEN_OK, f"{_word(op)} was accepted after the job was certainly replaced")
+
     def _waits_after_release(self, release: Release) -> None:
         place = self.place.get(release.lease)
-        if place is None or not _ok(release) or place + 1 >= len(self.deliveries):
+        if release.result == "dead":  # only a revive makes it live again, for another time
+            return
+        if place is None or not ok(release) or place + 1 >= len(self.deliveries):
             return
         after = self.deliveries[place + 1]
         if after.complete_ns < release.invoke_ns + self._at_least_ns(release.delay_ms):
             self._say(Kind.EARLY, f"delivery {after.delivery} came before the wait of {release.delay_ms} ms was over")
 
     def _ends(self) -> list[Ack | Cancel | Release]:
-        dead = [r for r in self.track.releases if r.result == "dead"]
-        return [e for e in (*self.track.acks, *self.track.cancels, *dead) if _ok(e)]
+        """What certainly ended the job. A dead job that may have been revived is not at its end."""
+        dead = [r for r in self.track.releases if r.result == "dead"] if not self.revives else []
+        return [e for e in (*self.track.acks, *self.track.cancels, *dead) if ok(e)]
 
     def _done_is_done(self) -> None:
         ends = self._ends()
@@ -272,7 +223,7 @@ class _Judge:
         if len({type(e) for e in ends}) > 1:
             self._say(Kind.ENDED_TWICE, " and ".join(sorted({_word(e) for e in ends})) + " were both confirmed")
         expected = {"ack": "done", "cancel": "cancelled", "release": "dead"}[_word(end)]
-        if self.kept is not None and self.kept.state != expected:
+        if self.kept is not None and self.is_last and self.kept.state != expected:
             self._say(Kind.ALIVE_AFTER_DONE, f"its {_word(end)} was confirmed, at the end it is {self.kept.state}")
 
     def _one_lease(self) -> None:
@@ -292,7 +243,7 @@ class _Judge:
 
     def _fenced(self) -> None:
         """Report tokens that were accepted although the job was leased again, released or ended before the call."""
-        given_back = {r.lease: r.complete_ns for r in self.track.releases if _ok(r)}
+        given_back = {r.lease: r.complete_ns for r in self.track.releases if ok(r)}
         ended: dict[str, int] = {}
         for end in self._ends():
             ended[_word(end)] = min(end.complete_ns, ended.get(_word(end), end.complete_ns))
@@ -303,7 +254,7 @@ class _Judge:
             soonest = min(soonest, delivery.complete_ns)
         newest.reverse()
         for op in (*self.track.acks, *self.track.releases, *self.track.extends):
-            if not _ok(op):
+            if not ok(op):
                 continue
             place = self.place.get(op.lease)
             if place is None:
@@ -319,6 +270,7 @@ class _Judge:
 
     def _attempts(self) -> None:
         limits = [s.max_attempts for s in self.sends]
+        limits += [revive.max_attempts for revive in self.revives if revive.max_attempts is not None]
         limit = max((x for x in limits if x is not None), default=0) if limits and None not in limits else None
         for before, after in zip(self.deliveries, self.deliveries[1:], strict=False):
             if before.delivery == after.delivery:
@@ -330,26 +282,32 @@ class _Judge:
             soonest = min(soonest, delivery.complete_ns)
             if limit is not None and delivery.attempt > limit:
                 self._say(Kind.ATTEMPTS_OVER, f"attempt {delivery.attempt} of at most {limit}")
-        if self.kept is None:
+        if self.kept is None or not self.is_last:
             return
         if limit is not None and self.kept.attempts > limit:
             self._say(Kind.ATTEMPTS_OVER, f"{self.kept.attempts} attempts at the end, at most {limit} are allowed")
+        if self.revives:  # the attempts began again, and perhaps with another limit
+            return
         if limit is not None and self.kept.reason == "exhausted" and self.kept.attempts < limit:
             self._say(Kind.ATTEMPTS_WRONG, f"dead (exhausted) after {self.kept.attempts} of {limit} attempts")
-        uncounted = sum(1 for r in self.track.releases if not r.count and _possible(r))
+        uncounted = sum(1 for r in self.track.releases if not r.count and possible(r))
         seen = max((d.attempt for d in self.deliveries), default=0) - uncounted
         if self.kept.state in _LIVE | {"dead"} and self.kept.attempts < seen:
             self._say(Kind.ATTEMPTS_WRONG, f"{self.kept.attempts} attempts at the end, {seen} were seen")
 
-    def _one_job_per_id(self) -> None:
-        requests = {(s.digest, s.delay_ms, s.max_attempts) for s in self.track.sends}
-        accepted = [s for s in self.track.sends if _ok(s)]
-        if sum(1 for s in accepted if s.result == "created") > 1:
-            self._say(Kind.CREATED_TWICE, "more than one send of this id was answered `created`")
-        if len({s.digest for s in accepted}) > 1:
-            self._say(Kind.CONFLICT_ACCEPTED, "sends with different bodies were both accepted")
-        if len(requests) == 1 and any(s.code == "id_exists" for s in self.track.sends):
-            self._say(Kind.RETRY_REFUSED, "the same request again was answered id_exists")
+
+def _one_job_per_id(topic: str, id: str, track: Track) -> Iterator[Violation]:
+    """Over all lives of a job."""
+    requests = {(s.digest, s.delay_ms, s.max_attempts) for s in track.sends}
+    accepted = [s for s in track.sends if ok(s)]
+    if sum(1 for s in accepted if s.result == "created") > 1:
+        yield Violation(Kind.CREATED_TWICE, topic, id, "more than one send of this id was answered `created`")
+    if any(s.replaces for s in track.sends):
+        return
+    if len({s.digest for s in accepted}) > 1:
+        yield Violation(Kind.CONFLICT_ACCEPTED, topic, id, "sends with different bodies were both accepted")
+    if len(requests) == 1 and any(s.code == "id_exists" for s in track.sends):
+        yield Violation(Kind.RETRY_REFUSED, topic, id, "the same request again was answered id_exists")
 
 
 def _word(event: Ack | Release | Extend | Cancel) -> str:
@@ -358,40 +316,43 @@ def _word(event: Ack | Release | Extend | Cancel) -> str:
 
 def check(events: Iterable[AnyEvent], final: Final, drift_ppm: int = 500) -> Report:
     """Check a whole history. `final` is everything the server still has after the drain, including tombstones."""
-    tracks: dict[tuple[str, str], _Track] = {}
+    tracks: dict[tuple[str, str], Track] = {}
     history = list(events)
     for event in history:
-        if isinstance(event, Pull | Fault):
+        if isinstance(event, Pull | Fault | Append):
             continue
         track = tracks.get(event.job)
         if track is None:
-            track = tracks[event.job] = _Track()
+            track = tracks[event.job] = Track()
         track.add(event)
     for job in final:
-        tracks.setdefault(job, _Track())
-    violations: list[Violation] = []
+        tracks.setdefault(job, Track())
+    report = _report(history, tracks, final)
+    for send in sends_of_groups(history, final):
+        tracks.setdefault(send.job, Track()).add(send)
+    violations = check_items(history, final)
     for (topic, id), track in tracks.items():
-        violations += _Judge(topic, id, track, final, drift_ppm).run()
-    return _report(history, tracks, final, violations)
+        for life in lives_of(track):
+            violations += _Judge(topic, id, life, final, drift_ppm).run()
+        violations += _one_job_per_id(topic, id, track)
+    return msgspec.structs.replace(report, violations=tuple(violations))
 
 
-def _report(
-    history: list[AnyEvent], tracks: dict[tuple[str, str], _Track], final: Final, violations: list[Violation]
-) -> Report:
-    sends = [s for t in tracks.values() for s in t.sends]
+def _report(history: list[AnyEvent], tracks: dict[tuple[str, str], Track], final: Final) -> Report:
+    sends = [event for event in history if isinstance(event, Send | Append)]
     deliveries = [len(t.deliveries) for t in tracks.values()]
     struck_ns = sorted(e.invoke_ns for e in history if isinstance(e, Fault))
     calls = [e for e in history if not isinstance(e, Fault)]
     failed = [e for e in calls if e.outcome is Outcome.FAIL]
     return Report(
-        violations=tuple(violations),
-        sends_ok=sum(1 for t in tracks.values() if any(_ok(s) for s in t.sends)),
+        violations=(),
+        sends_ok=len({s.job for s in sends if ok(s)}),
         sends_failed=sum(1 for s in sends if s.outcome is Outcome.FAIL),
         sends_unknown=sum(1 for s in sends if s.outcome is Outcome.INFO),
         recovered=sum(1 for job, t in tracks.items() if _recovered(t, job in final)),
         deliveries=sum(deliveries),
         redeliveries=sum(n - 1 for n in deliveries if n),
-        ends_ok=sum(1 for t in tracks.values() if any(_ok(e) for e in (*t.acks, *t.cancels))),
+        ends_ok=sum(1 for t in tracks.values() if any(ok(e) for e in (*t.acks, *t.cancels))),
         failed=len(failed),
         unavailable=sum(1 for e in failed if e.code in UNAVAILABLE),
         unknown=sum(1 for e in calls if e.outcome is Outcome.INFO),
@@ -401,7 +362,7 @@ def _report(
     )
 
 
-def _recovered(track: _Track, kept: bool) -> bool:
+def _recovered(track: Track, kept: bool) -> bool:
     unknown = any(s.outcome is Outcome.INFO for s in track.sends)
-    answered = [s.result for s in track.sends if _ok(s)]
+    answered = [s.result for s in track.sends if ok(s)]
     return unknown and "created" not in answered and bool(answered or track.deliveries or kept)

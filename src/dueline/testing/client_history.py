@@ -7,8 +7,8 @@
     client.ack(*client.pull("orders"))
     history.check()                        # raises Broken, with the timeline of every job that violates a guarantee
 
-Works with a real server (real time) or with a VirtualQueue (virtual time), but not with both in one history. Jobs that
-are replaced or revived, and merge groups, are not checked.
+Works with a real server (real time) or with a VirtualQueue (virtual time), but not with both in one history. Give every
+job that replaces another, and every item of a merge group, a body of its own: that is how the check tells them apart.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ import msgspec
 from msgspec import UnsetType
 
 from ..api.answers import Job, LeasedJob, Outcome, Sent
-from ..api.requests import NewJob
+from ..api.requests import Merge, NewJob
+from ..client import calls
 from ..client.client import Client
 from ..client.errors import DuelineApiError
 from ..client.sending import SendOptions, new_job
@@ -99,10 +100,10 @@ class WatchedClient:
         self._name = name
 
     def send(self, topic: str, body: Any = None, **options: Unpack[SendOptions]) -> Sent:
-        """As in Client. A send that joins a merge group cannot be recorded: use the client itself."""
-        if options.get("merge") is not None:
-            raise ValueError("merge groups are not checked: send them with the client itself")
+        """As in Client. The items of a merge group must be JSON."""
         job = new_job(body, **options)
+        if job.merge is not None:
+            return self._append(topic, job, job.merge)
         options["id"] = job.id
 
         def note(common: h.Common, sent: Sent | None) -> list[h.AnyEvent]:
@@ -112,11 +113,35 @@ class WatchedClient:
                     delay_ms=_delay_ms(job),
                     digest=h.digest_of(_data(job)),
                     result="" if sent is None else sent.result,
-                    max_attempts=DEFAULT_ATTEMPTS if isinstance(job.max_attempts, UnsetType) else job.max_attempts,
+                    max_attempts=_max_attempts(job),
+                    replaces=job.on_conflict == "replace",
                 )
             ]
 
         return self._watched(topic, job.id or "", lambda: self.client.send(topic, body, **options), note)
+
+    def _append(self, topic: str, job: NewJob, merge: Merge) -> Sent:
+        if job.body_base64 is not None:
+            raise ValueError("items that are not JSON are not checked: send them with the client itself")
+        job = calls.named(job)
+        merge = job.merge or merge
+
+        def note(common: h.Common, sent: Sent | None) -> list[h.AnyEvent]:
+            return [
+                h.Append(
+                    **common,
+                    key=merge.key,
+                    digest=h.digest_of(_data(job)),
+                    delay_ms=_group_delay_ms(job, merge),
+                    max_items=merge.max_items or 1,
+                    result="" if sent is None else sent.result,
+                    group="" if sent is None else sent.id,
+                    max_attempts=_max_attempts(job),
+                )
+            ]
+
+        call = calls.send(topic, job)
+        return self._watched(topic, merge.item_id or "", lambda: self.client.call(call).value, note)
 
     def pull(self, topic: str, max: int = 1, lease: Duration = "30s", wait: Duration = 0) -> tuple[LeasedJob, ...]:
         """As in Client, for one topic and with an explicit lease."""
@@ -132,7 +157,9 @@ class WatchedClient:
                     lease_ms=lease_ms,
                     delivery=job.delivery,
                     attempt=job.attempt,
-                    digest=h.digest_of(job.data or b""),
+                    digest=h.digest_of(job.data or b"") if not job.items else "",
+                    items=tuple(h.digest_of(bytes(item)) for item in job.items) if job.items else None,
+                    merge_key=job.merge_key or "",
                 )
                 for job in jobs
             ]
@@ -183,6 +210,14 @@ class WatchedClient:
             topic, id, lambda: self.client.fire(topic, id), lambda common, _: [h.Move(**common, delay_ms=0)]
         )
 
+    def revive(self, topic: str, id: str, delay: Duration = 0, max_attempts: int | None = None) -> Outcome:
+        """As in Client."""
+
+        def note(common: h.Common, _: Outcome | None) -> list[h.AnyEvent]:
+            return [h.Revive(**common, delay_ms=duration_ms(delay), max_attempts=max_attempts)]
+
+        return self._watched(topic, id, lambda: self.client.revive(topic, id, delay, max_attempts), note)
+
     def _watched(
         self, topic: str, id: str, call: Callable[[], T], note: Callable[[h.Common, T | None], list[h.AnyEvent]]
     ) -> T:
@@ -208,6 +243,17 @@ def _about(common: h.Common, id: str) -> h.Common:
 def _delay_ms(job: NewJob) -> int:
     """The requested delay; 0 for an absolute time, which the history cannot compare with its own clock."""
     return job.delay_ms or 0 if job.delay is None else duration_ms(job.delay)
+
+
+def _group_delay_ms(job: NewJob, merge: Merge) -> int:
+    """How long after its opening a group is certainly not due; 0 if the topic decides."""
+    if merge.max_items is None or merge.max_wait_ms is None:
+        return 0
+    return min(merge.max_wait_ms, _delay_ms(job) if merge.quiet_ms is None else merge.quiet_ms)
+
+
+def _max_attempts(job: NewJob) -> int | None:
+    return DEFAULT_ATTEMPTS if isinstance(job.max_attempts, UnsetType) else job.max_attempts
 
 
 def _data(job: NewJob) -> bytes:

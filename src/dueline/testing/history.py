@@ -63,22 +63,41 @@ class Common(TypedDict):
 
 
 class Send(Event, frozen=True, kw_only=True, tag_field="op", tag="send"):
-    """A send. `result` is the server's answer (created, kept) if it is ok. `digest` is `digest_of` the body."""
+    """A send. `result` is the server's answer (created, kept, replaced) if it is ok. `digest` is `digest_of` the body.
+    `replaces`: it takes the place of a job with its id."""
 
     delay_ms: int
     digest: str
     result: str = ""
     max_attempts: int | None = None
+    replaces: bool = False
+
+
+class Append(Event, frozen=True, kw_only=True, tag_field="op", tag="append"):
+    """A send that joins a merge group; `id` is the id of the item. `digest` is `digest_of` the item. `delay_ms`: the
+    group is not due earlier than this after the send that opened it, unless it has `max_items`. `group`: the id of the
+    group, if it is ok."""
+
+    key: str
+    digest: str
+    delay_ms: int = 0
+    max_items: int = 1000
+    result: str = ""  # created | appended | kept
+    group: str = ""
+    max_attempts: int | None = None
 
 
 class Deliver(Event, frozen=True, kw_only=True, tag_field="op", tag="deliver"):
-    """One job in the answer to a pull; the times are the pull's. Always ok, because a lost answer is a `Pull`."""
+    """One job in the answer to a pull; the times are the pull's. Always ok, because a lost answer is a `Pull`. `items`:
+    the digests of the items of a merge group."""
 
     lease: str
     lease_ms: int
     delivery: int
     attempt: int
     digest: str
+    items: tuple[str, ...] | None = None
+    merge_key: str = ""
 
 
 class Pull(Event, frozen=True, kw_only=True, tag_field="op", tag="pull"):
@@ -113,19 +132,27 @@ class Move(Event, frozen=True, kw_only=True, tag_field="op", tag="move"):
     delay_ms: int
 
 
+class Revive(Event, frozen=True, kw_only=True, tag_field="op", tag="revive"):
+    """A dead job that is live again, due `delay_ms` after this call. `max_attempts`: a new limit, if it has one."""
+
+    delay_ms: int = 0
+    max_attempts: int | None = None
+
+
 class Fault(Event, frozen=True, kw_only=True, tag_field="op", tag="fault"):
     """A fault that the test injected; `code` names it. It belongs to no job and is shown in every timeline."""
 
 
-AnyEvent = Send | Deliver | Pull | Ack | Release | Extend | Cancel | Move | Fault
+AnyEvent = Send | Append | Deliver | Pull | Ack | Release | Extend | Cancel | Move | Revive | Fault
 
 
 class FinalJob(msgspec.Struct, frozen=True):
-    """One job of the final dump (list API), with the fields that the checker needs."""
+    """One job of the final dump (list API), with the fields that the checker needs. `items`: as in a delivery."""
 
     state: str
     attempts: int
     reason: str | None = None
+    items: tuple[str, ...] | None = None
 
 
 Final = dict[tuple[str, str], FinalJob]
@@ -232,13 +259,13 @@ def _timeline_line(event: AnyEvent, begin_ns: int) -> str:
     if isinstance(event, Fault):
         return f"{span}  !! {event.code}"
     name = type(event).__name__.lower()
-    fields = msgspec.structs.asdict(event)
+    fields: dict[str, object] = msgspec.to_builtins(event)  # without what has its default
     shown = {k: v for k, v in fields.items() if k not in _COMMON and v not in ("", None)}
     words = " ".join(f"{key}={value}" for key, value in shown.items())
     return f"{span}  {name:8} {event.outcome.value:4} {words}".rstrip()
 
 
-_COMMON = {"topic", "id", "invoke_ns", "complete_ns", "outcome"}
+_COMMON = {"op", "topic", "id", "invoke_ns", "complete_ns", "outcome"}
 
 
 def _kept_words(kept: FinalJob) -> str:

@@ -151,3 +151,14 @@ def test_a_virtual_clock_moves_only_when_moved() -> None:
     ]
     with pytest.raises(ValueError, match="step"):
         clock.advance(-1)
+
+
+async def test_a_stall_keeps_data_back_until_it_is_over(proxy: FaultProxy) -> None:
+    reader, writer = await dial(proxy)
+    proxy.down.stalled = True
+    answer = asyncio.create_task(ask(reader, writer, b"one\n"))
+    await asyncio.wait([answer], timeout=0.1)
+    assert not answer.done()
+    proxy.heal()
+    assert await answer == b"ONE\n"
+    writer.close()

@@ -12,65 +12,24 @@ import pytest
 
 from dueline.testing import history as h
 from dueline.testing.checker import Kind, check
-
-MS = 1_000_000
-BODY, OTHER = h.digest_of(b"body"), h.digest_of(b"other")
-OK, FAIL, INFO = h.Outcome.OK, h.Outcome.FAIL, h.Outcome.INFO
-JOB = ("t", "a")
-DONE = {JOB: h.FinalJob("done", 1)}
-
-
-def at(invoke_ms: float, complete_ms: float, outcome=OK, code=""):
-    return {
-        "topic": "t",
-        "id": "a",
-        "invoke_ns": int(invoke_ms * MS),
-        "complete_ns": int(complete_ms * MS),
-        "outcome": outcome,
-        "code": code,
-    }
-
-
-def send(invoke_ms, complete_ms, outcome=OK, *, delay_ms=0, digest=BODY, result=None, max_attempts=10, code=""):
-    word = result if result is not None else ("created" if outcome is OK else "")
-    rest = {"delay_ms": delay_ms, "digest": digest, "result": word, "max_attempts": max_attempts}
-    return h.Send(**at(invoke_ms, complete_ms, outcome, code), **rest)
-
-
-def deliver(invoke_ms, complete_ms, number=1, *, lease_ms=1000, digest=BODY, attempt=None, lease=None):
-    return h.Deliver(
-        **at(invoke_ms, complete_ms),
-        lease=lease or f"L{number}",
-        lease_ms=lease_ms,
-        delivery=number,
-        attempt=attempt or number,
-        digest=digest,
-    )
-
-
-def ack(invoke_ms, complete_ms, number=1, outcome=OK, code=""):
-    return h.Ack(**at(invoke_ms, complete_ms, outcome, code), lease=f"L{number}")
-
-
-def release(invoke_ms, complete_ms, number=1, outcome=OK, code="", **rest):
-    return h.Release(**at(invoke_ms, complete_ms, outcome, code), lease=f"L{number}", **rest)
-
-
-def extend(invoke_ms, complete_ms, number=1, outcome=OK, code="", lease_ms=1000):
-    return h.Extend(**at(invoke_ms, complete_ms, outcome, code), lease=f"L{number}", lease_ms=lease_ms)
-
-
-def cancel(invoke_ms, complete_ms, outcome=OK, code=""):
-    return h.Cancel(**at(invoke_ms, complete_ms, outcome, code))
-
-
-def move(invoke_ms, complete_ms, delay_ms, outcome=OK):
-    return h.Move(**at(invoke_ms, complete_ms, outcome), delay_ms=delay_ms)
-
-
-def kept(state, attempts=0, reason=None):
-    return {JOB: h.FinalJob(state, attempts, reason)}
-
+from tests.kit.histories import (
+    BODY,
+    DONE,
+    FAIL,
+    INFO,
+    MS,
+    OK,
+    OTHER,
+    ack,
+    at,
+    cancel,
+    deliver,
+    extend,
+    kept,
+    move,
+    release,
+    send,
+)
 
 SEEDED = {
     "an acknowledged send that is nowhere": (Kind.LOST, [send(0, 1)], {}),
@@ -242,7 +201,8 @@ def test_a_seeded_violation_is_found(name: str) -> None:
 
 
 def test_every_kind_of_violation_is_seeded_at_least_once() -> None:
-    assert {kind for kind, _, _ in SEEDED.values()} == set(Kind)
+    elsewhere = {Kind.AFTER_REPLACE, Kind.ITEM_TWICE, Kind.ITEM_ORDER}  # in test_history_lives.py
+    assert {kind for kind, _, _ in SEEDED.values()} == set(Kind) - elsewhere
 
 
 INNOCENT = {

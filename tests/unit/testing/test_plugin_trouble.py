@@ -174,10 +174,45 @@ def test_refusals_and_unknown_outcomes_are_distinguished(dueline_make_queue: Mak
     queue.store.calm()
     with pytest.raises(DuelineApiError):
         client.send("t", 2, id="a")
-    with pytest.raises(ValueError, match="merge"):
-        client.send("t", 2, merge="k")
+    with pytest.raises(ValueError, match="not JSON"):
+        client.send("t", b"2", merge="k")
     report = history.check()
     assert (report.sends_unknown, report.sends_failed) == (1, 1)
+
+
+def test_replaced_revived_and_merged_jobs_are_checked(dueline_queue: VirtualQueue) -> None:
+    history = History()
+    client = history.watch(dueline_queue.client)
+    client.send("t", 1, id="a", max_attempts=1)
+    client.send("t", 2, id="a", max_attempts=1, on_conflict="replace")
+    [job] = client.pull("t")
+    assert (job.json(), client.release(job).result) == (2, "dead")
+    client.revive("t", "a", delay="1m")
+    dueline_queue.clock.advance("1m")
+    client.ack(*client.pull("t"))
+    for number in (3, 4):
+        client.send("g", number, merge={"key": "k", "quiet": "1m", "max_wait": "5m", "max_items": 9})
+    dueline_queue.clock.advance("1m")
+    client.ack(*client.pull("g"))
+    report = history.check()
+    assert (report.sends_ok, report.deliveries, report.ends_ok) == (3, 3, 2)
+
+
+def test_a_group_that_comes_early_or_loses_an_item_is_found_out(dueline_queue: VirtualQueue) -> None:
+    history = History()
+    client = history.watch(dueline_queue.client)
+    merge: Any = {"quiet": "1h", "max_wait": "5h", "max_items": 9}
+    early = client.send("g", 1, merge={"key": "early", **merge})
+    client.send("g", 2, merge={"key": "lost", "item_id": "gone", **merge})
+    dueline_queue.client.fire("g", early.id)
+    dueline_queue.client.cancel_groups("g", "lost")
+    dueline_queue.clock.advance("1m")
+    client.ack(*client.pull("g"))
+    dueline_queue.clock.advance("1d")
+    with pytest.raises(Broken) as broken:
+        history.check()
+    assert f"early: g/{early.id}" in str(broken.value)
+    assert "lost: g/gone" in str(broken.value)
 
 
 def test_one_history_is_of_one_clock(dueline_queue: VirtualQueue) -> None:

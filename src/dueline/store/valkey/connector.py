@@ -64,7 +64,7 @@ class Connector:
             untrusted = str(error) if isinstance(error, BadCertificate) else self._tls.refusal(error)
             if untrusted is not None:
                 raise LinkLost(untrusted, False, refused_s=0.0, untrusted=True) from None
-            if isinstance(error, RedisError | OSError | TimeoutError):
+            if isinstance(error, RedisError | OSError | TimeoutError | RuntimeError):  # uvloop's: a closed transport
                 silent = isinstance(error, TimeoutError | exceptions.TimeoutError)
                 why = str(error) or "it is silent"
                 raise LinkLost(f"cannot reach the store: {why}", False, refused_s=None if silent else 0.0) from None

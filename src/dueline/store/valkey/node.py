@@ -17,6 +17,7 @@ from redis.exceptions import RedisError
 from ...store_address import Endpoint
 from .connector import Connector
 from .link_errors import LinkLost
+from .replica_count import ReplicaCount
 from .resp import Replies, command
 from .witness import Replication, Witness
 
@@ -142,6 +143,7 @@ class Node:
         self._primary_only = primary_only
         self._replication = replication
         self._uncovered = uncovered
+        self._replicas = ReplicaCount()
         self._connecting: asyncio.Task[PipelinedConnection] | None = None
         self._opening: set[asyncio.Task[AbstractConnection]] = set()
         self._refused_at_s: float | None = None  # since when the address rejects connections
@@ -239,7 +241,7 @@ class Node:
         if run_id(one) != run_id(other) or not alive:
             connection.lose(LinkLost("there is no witness", False))
             raise LinkLost("the address has just moved to another process", False)
-        return Witness(beside, replication, self._uncovered)
+        return Witness(beside, replication, self._replicas, self._trouble, self._uncovered)
 
     def _lost(self, connection: PipelinedConnection) -> None:
         if self.connection is connection:

@@ -182,7 +182,7 @@ async def _ask(
             task.cancel()
             task.add_done_callback(lambda late: late.cancelled() or late.exception())
     for error in errors:
-        if not isinstance(error, LinkLost | RedisError | OSError | ValueError):
+        if not isinstance(error, LinkLost | RedisError | OSError | ValueError | RuntimeError):  # uvloop's: it is closed
             raise error
     return answers, errors
 

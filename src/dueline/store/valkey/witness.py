@@ -2,9 +2,9 @@
 
 `WAIT` speaks about the last write of its own connection, and holds up every call behind it. So each connection for
 calls has a witness beside it, a second connection to the same process. After an answer, the witness writes a marker and
-waits for a replica to have it. The replica gets all writes in order, so it then has everything that was answered before
-the marker left, even an answer from memory that wrote nothing itself. One marker covers all answers that wait for it.
-If either connection is lost, both are, because a new one may be to another process.
+waits for the replicas to have it (`replica_count`: how many). A replica gets all writes in order, so it then has
+everything that was answered before the marker left, even an answer from memory that wrote nothing itself. One marker
+covers all answers that wait for it. If either connection is lost, both are: a new one may be to another process.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import msgspec
 from redis.exceptions import RedisError
 
 from .link_errors import LinkLost
+from .replica_count import ReplicaCount
 from .resp import command
 
 if TYPE_CHECKING:
     from .node import PipelinedConnection
 
-REPLICAS = 1
 WAIT_MS = 400  # a call is tried again, under the same number, while its patience lasts
 MARKER_MS = 60_000
 MARK = "#!lua flags=allow-oom\nreturn redis.call('SET', KEYS[1], '', 'PX', ARGV[1])"  # SET alone needs room
@@ -36,14 +36,21 @@ class Replication(msgspec.Struct):
 
 
 class Witness:
-    """The witness of one connection. `connection` is to the same process. `uncovered` is called when no replica has a
-    marker in time."""
+    """The witness of one connection. `connection` is to the same process. `suspect` is called when fewer replicas have
+    a marker than should, `uncovered` when none has it in time."""
 
     def __init__(
-        self, connection: PipelinedConnection, replication: Replication, uncovered: Callable[[], None] = lambda: None
+        self,
+        connection: PipelinedConnection,
+        replication: Replication,
+        count: ReplicaCount,
+        suspect: Callable[[], None],
+        uncovered: Callable[[], None] = lambda: None,
     ) -> None:
         self._connection = connection
         self._replication = replication
+        self._count = count
+        self._suspect = suspect
         self._uncovered = uncovered
         self._waiting: list[tuple[str, asyncio.Future[None]]] = []
         self._task: asyncio.Task[None] | None = None
@@ -71,16 +78,21 @@ class Witness:
     async def _failure(self, key: str, answers: int) -> str | None:
         """Write a marker and wait. The marker has the slot of `key`, because the node must own it."""
         marker = f"{key.rpartition(':')[0]}:W"
-        marked = self._connection.send(command(("EVAL", MARK, 1, marker, MARKER_MS)))
-        counted = self._connection.send(command(("WAIT", REPLICAS, WAIT_MS)))
+        count, clock = self._count, asyncio.get_running_loop().time
         try:
-            replies = await asyncio.gather(marked, counted)
+            if count.should_ask(clock()):
+                count.heard(await self._connection.send(command(("INFO", "replication"))))
+            marked = self._connection.send(command(("EVAL", MARK, 1, marker, MARKER_MS)))
+            counted = self._connection.send(command(("WAIT", count.needed, WAIT_MS)))
+            _, confirmed = await asyncio.gather(marked, counted)
         except (LinkLost, RedisError) as error:  # without a marker, the count says nothing
             return f"it is not known whether a replica has it: {error}"
-        if replies[1] >= REPLICAS:
+        if count.enough(confirmed, clock()):
             return None
-        self._uncovered()
+        self._suspect()
+        if confirmed == 0:
+            self._uncovered()
         if self._replication.accept:
             self._replication.uncovered += answers
             return None
-        return "no replica has it"
+        return f"only {confirmed} of {count.needed} replicas have it" if confirmed else "no replica has it"
