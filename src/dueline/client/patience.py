@@ -88,6 +88,7 @@ class Tries:
             raise self._final(self._counted(error, elapsed_s))
         if is_unknown:
             self._unknown = self._unknown or error
+        log.debug("try %d failed and is repeated in %.3g s: %s", self._failed, wait_s, error)
         if not moves:
             self._wait(error, elapsed_s)
         self._begun_s = elapsed_s + wait_s
