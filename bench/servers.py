@@ -152,7 +152,12 @@ class Server:
         """Start it in its own process group, without waiting."""
         with self._output.open("ab") as out:
             self._process = subprocess.Popen(
-                self._command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+                env={**os.environ, "DUELINE_SERVER__LAME_DUCK_MS": "0"},
             )
 
     def is_ready(self) -> bool:

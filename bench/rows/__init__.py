@@ -15,6 +15,7 @@ from .limits import limits
 from .memory import memory
 from .push import push
 from .restart import restart
+from .scale import scale
 from .throughput import throughput
 from .transport import transport
 from .wakeup import wakeup
@@ -34,4 +35,5 @@ ROWS: dict[str, Row] = {
     "push": push,
     "crowd": crowd,
     "limits": limits,
+    "scale": scale,
 }

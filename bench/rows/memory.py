@@ -1,7 +1,8 @@
 """The store's memory per pending job, in bytes beyond its body and twice its id.
 
 It is averaged over many lengths, because an allocator works in steps and a single pair of lengths may fit well or
-badly. The commonly quoted case (32-digit hex ids, bodies of 100 bytes) is measured too. Each uses a fresh store.
+badly. Two single cases (32-digit hex ids, bodies of 100 and of 1,000 bytes) are measured too, for sizing. Each uses a
+fresh store.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ CASES = (
     _Case("hex ids", "hex", 0, at_most(110)),
     _Case("other ids (8..40)", "text", 0, at_most(145)),
     _Case("hex ids, bodies of 100", "hex", 100, None),
+    _Case("hex ids, bodies of 1,000", "hex", 1_000, None),
 )
 
 

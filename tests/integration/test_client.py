@@ -265,7 +265,7 @@ async def test_fifty_tasks_share_an_async_client(url: str, topic: str) -> None:
         leased = await client.pull(topic, max=100)
         pool = client._pool
         assert pool is not None
-        found, connections = len(leased), len(pool._idle)
+        found, connections = len(leased), len(pool.idle)
     assert (found, connections <= 10) == (50, True)
 
 

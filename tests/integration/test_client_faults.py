@@ -209,5 +209,5 @@ async def test_cancelled_calls_leave_no_connection_behind_that_answers_another_c
         await asyncio.gather(*tasks, return_exceptions=True)
         sent = await client.send("cancelled", turn, id=f"s{turn}", delay="1h")
         assert (sent.id, sent.result) == (f"s{turn}", "created")
-    assert len(client._pool._idle) <= 4
+    assert len(client._pool.idle) <= 4
     await client.close()

@@ -92,7 +92,7 @@ def servers(valkey: PrivateValkey, tmp_path: Path) -> Iterator[dict[str, tuple[i
             stdout=subprocess.PIPE,
             stderr=(tmp_path / f"{name}.log").open("w"),
             text=True,
-            env={**os.environ, "DUELINE_SERVER__AUTH": "tokens"},
+            env={**os.environ, "DUELINE_SERVER__AUTH": "tokens", "DUELINE_SERVER__LAME_DUCK_MS": "0"},
         )
         for name, command in commands.items()
     }

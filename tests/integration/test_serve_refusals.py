@@ -93,7 +93,8 @@ def events(text: str) -> list[str]:
 def test_a_server_whose_store_refuses_connections_says_so_and_serves_when_it_is_there(workers: str) -> None:
     valkey, port = PrivateValkey(port=free_port()), free_port()
     store = f"redis://127.0.0.1:{valkey.port}"
-    with serving("--store", store, "--workers", workers, "--listen", f"127.0.0.1:{port}") as server:
+    listen = ("--listen", f"127.0.0.1:{port}")
+    with serving("--store", store, "--workers", workers, *listen, DUELINE_SERVER__LAME_DUCK_MS="0") as server:
         line = heard(server, "the store is unavailable")
         assert (line.get("level"), line.get("reason")) == ("warning", "store_down")
         assert "refused" in line["detail"]

@@ -17,7 +17,7 @@ from msgspec import Raw
 
 from dueline import AsyncClient, Client, DuelineApiError, NewJob, new_job
 from dueline.api.requests import Merge
-from dueline.client.address import address_of
+from dueline.client.address import addresses_of
 from dueline.client.async_connection import AsyncConnection
 from dueline.client.calls import Leased, json_body
 from dueline.client.patience import Patience
@@ -356,4 +356,4 @@ def test_a_refused_url_is_shown_without_its_password(make: Callable[[str], Any],
 def test_without_a_url_the_environment_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DUELINE_URL", "http://127.0.0.1:1")
     assert resolved(None) == "http://127.0.0.1:1"
-    assert address_of("http://127.0.0.1:2").port == 2
+    assert addresses_of("http://127.0.0.1:2")[0].port == 2

@@ -103,6 +103,23 @@ async def test_a_drain_answers_what_was_received_and_closes_the_rest(site: Site)
         await site.client()
 
 
+async def test_before_a_drain_each_connection_is_closed_after_its_next_answer_and_new_ones_are_served(
+    site: Site,
+) -> None:
+    idle, parked = await site.client(), await site.client()
+    assert "connection" not in (await idle.ask(OK)).headers
+    await parked.send(HOLD)
+    await site.probe.parked.wait()
+    site.front.close_after_answers()
+    new = await site.client()
+    for client in (idle, new):
+        assert (await client.ask(OK)).headers["connection"] == "close"
+        assert await client.closed() == b""
+    site.probe.release.set()
+    assert (await parked.answer()).headers["connection"] == "close"
+    assert await parked.closed() == b""
+
+
 async def test_a_drain_cuts_what_does_not_end_in_time(site: Site) -> None:
     client = await site.client()
     await client.send(PARK)

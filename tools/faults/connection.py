@@ -74,7 +74,7 @@ class Connection:
 
     def close(self) -> None:
         if self._connection is not None:
-            self._connection.abort()
+            self._connection.close()
             self._connection = None
 
     async def _open(self) -> AsyncConnection:

@@ -31,7 +31,7 @@ class ServerProcess:
         self.data = data
         self.port = port or free_port()
         self.args = tuple(args)
-        self.env = dict(env or {})
+        self.env = {"DUELINE_SERVER__LAME_DUCK_MS": "0", **(env or {})}
         self.store_url = store_url
         self.starts = 0
         self.start_ms: list[float] = []  # how long each start took until the ready line

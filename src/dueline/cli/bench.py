@@ -11,12 +11,13 @@ import msgspec
 import typer
 
 from ..client import calls
+from ..client.address import is_server
 from ..client.errors import Conflict, NotFound, Unreachable
 from . import tables
 from .bench_load import LatenessRun, Measurement, Plan, Progress, run_roundtrip, run_send
 from .bench_target import ServerTarget, Target
 from .exit_codes import FAILURE
-from .session import Session, connected, is_server
+from .session import Session, connected
 
 MOST_JOBS = 10_000_000
 INTERRUPTED = 130  # the exit code that shells use for a command ended by Ctrl-C

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from typing import Protocol
 
 from msgspec import Raw
 
-from ..client.address import Address, address_of
+from ..client.address import Address, addresses_of
 from ..client.async_connection import AsyncConnection, connect
 from ..client.calls import Call
 from ..client.connection import secured
@@ -30,13 +31,13 @@ class Target(Protocol):
 
 
 class ServerTarget:
-    """A server, with the caller's namespace and token."""
+    """Servers, with the caller's namespace and token. Connections go to them in turns."""
 
     def __init__(self, url: str, namespace: str | None = None, token: str | None = None) -> None:
-        self._address = address_of(url, namespace, token)
+        self._addresses = cycle(addresses_of(url, namespace, token))
 
     async def connect(self) -> ServerConnection:
-        address = self._address
+        address = next(self._addresses)
         connection = await connect(address.host, address.port, secured(None) if address.secure else None)
         return ServerConnection(connection, address)
 
@@ -53,4 +54,4 @@ class ServerConnection:
         return response.status, response.body
 
     def close(self) -> None:
-        self._connection.abort()
+        self._connection.close()

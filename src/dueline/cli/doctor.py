@@ -140,8 +140,12 @@ def examine(session: Session) -> tuple[list[Finding], r.Info | None]:
 
 @connected
 def doctor(session: Session) -> None:
-    """Check a server: reachable, ready, version, durability, clock, limits."""
-    findings, info = examine(session)
+    """Check each server: reachable, ready, version, durability, clock, limits."""
+    findings: list[Finding] = []
+    info: r.Info | None = None
+    for one in session.each_server():
+        found, info_here = examine(one)
+        findings, info = findings + found, info or info_here
     worst, summary = judge_all(findings)
     made = tables.Listing("", "CHECK", "FOUND")
     for finding in findings:

@@ -22,7 +22,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from ..client import Client, DuelineApiError, Patience
-from ..client.address import DEFAULT_URL, log, using
+from ..client.address import DEFAULT_URL, is_server, log, urls_of, using
 from ..client.calls import Answer, Call
 from ..client.errors import Conflict, NotAllowed, NotFound, UnknownOutcome, Unreachable
 from .exit_codes import CONFLICT, FAILURE, NOT_FOUND, USAGE
@@ -33,7 +33,13 @@ T = TypeVar("T")
 _PANEL = "Common options"
 
 Url = Annotated[
-    str, typer.Option("--url", envvar="DUELINE_URL", help="A server, or a store (redis://).", rich_help_panel=_PANEL)
+    str,
+    typer.Option(
+        "--url",
+        envvar="DUELINE_URL",
+        help="A server, or several: http://a,http://b. Or a store: redis://.",
+        rich_help_panel=_PANEL,
+    ),
 ]
 Namespace = Annotated[
     str | None,
@@ -67,6 +73,13 @@ class Session:
 
     def call(self, call: Call[T]) -> Answer[T]:
         return self.client.call(call)
+
+    def each_server(self) -> list[Session]:
+        """A session for each server of the URL."""
+        urls = urls_of(self.url) if is_server(self.url) else [self.url]
+        if len(urls) == 1:
+            return [self]
+        return [Session(url, self.namespace, self.token, self.printer.output) for url in urls]
 
     def confirm(self, question: str, yes: bool) -> None:
         """Continue only with --yes or after a yes. Without a terminal, refuse."""
@@ -117,11 +130,6 @@ def open_client(url: str, namespace: str | None, token: str | None) -> Client:
             f'a store needs {missing.name}: pip install "dueline[server]", or use the URL of a server'
         ) from missing
     return StoreClient(url, namespace, patience)
-
-
-def is_server(url: str) -> bool:
-    """Whether a URL is that of a server, rather than a store."""
-    return url.startswith(("http://", "https://"))
 
 
 def read_token(token_file: Path | None) -> str | None:

@@ -1,4 +1,7 @@
-"""A server's address and the caller's identity, checked once and kept in the form that every request needs. No I/O.
+"""The addresses of servers and the caller's identity, checked once and kept in the form that every request needs.
+No I/O.
+
+A URL may name several servers of one store: "http://a:9277,http://b:9277". `servers` chooses between them.
 
 DUELINE_URL, DUELINE_NAMESPACE and DUELINE_TOKEN supply what the program does not pass. HTTP_PROXY and similar variables
 are ignored: jobs must not go through a proxy that was set up for web browsers.
@@ -44,9 +47,14 @@ class Address(msgspec.Struct, frozen=True):
         return request_bytes(method, self.base_path + target, headers, body)
 
 
-def address_of(url: str | None = None, namespace: str | None = None, token: str | None = None) -> Address:
-    """The address from the arguments, else the environment, else the default. Raises ValueError with the reason."""
-    url = named_url(url)
+def addresses_of(url: str | None = None, namespace: str | None = None, token: str | None = None) -> tuple[Address, ...]:
+    """The addresses from the arguments, else the environment, else the default. Raises ValueError with the reason."""
+    namespace = header_value(namespace or os.environ.get("DUELINE_NAMESPACE") or None, "namespace")
+    token = header_value(token or os.environ.get("DUELINE_TOKEN") or None, "token")
+    return tuple(_address(one, namespace, token) for one in urls_of(named_url(url)))
+
+
+def _address(url: str, namespace: str | None, token: str | None) -> Address:
     parts = _split(url)
     secure = parts.scheme == "https"
     return Address(
@@ -56,9 +64,19 @@ def address_of(url: str | None = None, namespace: str | None = None, token: str 
         secure=secure,
         authority=parts.netloc,
         base_path=parts.path.rstrip("/"),
-        namespace=header_value(namespace or os.environ.get("DUELINE_NAMESPACE") or None, "namespace"),
-        token=header_value(token or os.environ.get("DUELINE_TOKEN") or None, "token"),
+        namespace=namespace,
+        token=token,
     )
+
+
+def is_server(url: str) -> bool:
+    """Whether a URL names servers, rather than a store."""
+    return url.startswith(("http://", "https://"))
+
+
+def urls_of(url: str) -> list[str]:
+    """The URL of each server, in order and without repeats."""
+    return list(dict.fromkeys(one.strip(" ") for one in url.split(",")))
 
 
 def named_url(url: str | None) -> str:
@@ -68,7 +86,7 @@ def named_url(url: str | None) -> str:
 
 def using(url: str) -> str:
     """Which server or store is used, as a log message."""
-    kind = "server" if url.startswith(("http://", "https://")) else "store"
+    kind = "store" if not is_server(url) else "servers" if len(urls_of(url)) > 1 else "server"
     hint = " (the default; DUELINE_URL names another)" if url == DEFAULT_URL else ""
     return f"using the {kind} {shown(url)}{hint}"
 
@@ -77,7 +95,10 @@ def _split(url: str) -> SplitResult:
     """The parts of a server's address."""
     parts = split(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f'"{shown(url)}" is not the address of a server: write it like {DEFAULT_URL}')
+        raise ValueError(
+            f'"{shown(url)}" is not the address of a server: write it like {DEFAULT_URL}, '
+            "and put a comma between several of them"
+        )
     if parts.username is not None or parts.password is not None:
         raise ValueError("the URL must not contain a user or password: tokens come from DUELINE_TOKEN or a file")
     if parts.query or parts.fragment:

@@ -7,23 +7,23 @@ is closed, because a late answer must not be read as the answer to the next requ
 from __future__ import annotations
 
 import asyncio
-import time
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
-from .address import address_of, log, using
+from .address import Address, log, using
 from .api import Api
-from .async_connection import AsyncConnection, connect
+from .async_connection import AsyncConnection, reach
 from .calls import Answer, Call, read_answer
 from .client import DEFAULT_TIMEOUT_S
-from .connection import connect_error, exchange_error, secured
+from .connection import exchange_error, secured
 from .errors import DuelineApiError
 from .http1 import BadAnswer, Response
+from .idle_connections import IdleConnections
 from .method import Pages, Plan
 from .patience import Patience
 from .retrying import retried
+from .servers import Servers, servers_of
 
 if TYPE_CHECKING:
     import ssl
@@ -53,22 +53,23 @@ class AsyncClient(Api):
         max_connections: int = MAX_CONNECTIONS,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """`url`, `namespace` and `token` default to DUELINE_URL, DUELINE_NAMESPACE and DUELINE_TOKEN.
+        """`url`, `namespace` and `token` default to DUELINE_URL, DUELINE_NAMESPACE and DUELINE_TOKEN. `url` may name
+        several servers, separated by commas.
 
         `timeout_s` limits one try (a pull adds its `wait`); `patience` sets how long and how often to retry.
         At most `max_connections` calls run at a time and the others wait; pulls with a `wait` are not counted."""
-        self._address = address_of(url, namespace, token)
-        log.info(using(self._address.url))
+        self.servers: Servers = servers_of(url, namespace, token)
+        log.info(using(self.url))
         self._timeout_s = timeout_s
         self._patience = patience
-        self._tls = tls if self._address.secure else None
+        self._tls = tls
         self._max_connections = max_connections
         self._sleep = sleep
         self._pool: _Pool | None = None
 
     @property
     def url(self) -> str:
-        return self._address.url
+        return self.servers.url
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -81,7 +82,7 @@ class AsyncClient(Api):
     async def close(self) -> None:
         """Close the connections that are not in use."""
         if self._pool is not None:
-            self._pool.close()
+            self._pool.idle.close()
 
     async def do(self, plan: Plan[T]) -> T:
         """Execute a method of `api` and return its result."""
@@ -119,71 +120,52 @@ class AsyncClient(Api):
             return await self._tried(pool, call)
 
     async def _tried(self, pool: _Pool, call: Call[T]) -> Answer[T]:
-        request = self._address.request(call)
-
         async def once(call: Call[T], timeout_s: float) -> Answer[T]:
-            response = await self._exchange(pool, request, timeout_s)
-            return read_answer(call, response.status, response.headers, response.body)
+            address = self.servers.current(pool.loop.time())
+            try:
+                response = await self._exchange(pool, address, address.request(call), timeout_s)
+                return read_answer(call, response.status, response.headers, response.body)
+            except DuelineApiError as error:
+                self.servers.failed(address, error, pool.loop.time())
+                raise
 
-        return await retried(once, call, self._patience, self._timeout_s, self._sleep)
+        return await retried(once, call, self._patience, self._timeout_s, self._sleep, self.servers.count)
 
-    async def _exchange(self, pool: _Pool, request: bytes, timeout_s: float) -> Response:
+    async def _exchange(self, pool: _Pool, address: Address, request: bytes, timeout_s: float) -> Response:
         """One try on one connection, which is kept only after a complete answer."""
         connection: AsyncConnection | None = None
         kept = False
         try:
             async with asyncio.timeout(timeout_s):
-                connection = pool.take() or await self._connected()
+                connection = pool.idle.take(address) or await self._connected(address, timeout_s)
                 response = await connection.exchange(request)
             kept = response.reusable
             return response
         except (OSError, BadAnswer) as error:
-            raise exchange_error(self.url, error, timeout_s, connection is not None) from error
+            raise exchange_error(address.url, error, timeout_s, connection is not None) from error
         finally:
             if connection is not None:
-                pool.give(connection) if kept else connection.abort()
+                pool.idle.give(address, connection) if kept else connection.close()
 
-    async def _connected(self) -> AsyncConnection:
-        if self._address.secure:
+    async def _connected(self, address: Address, timeout_s: float) -> AsyncConnection:
+        if address.secure:
             self._tls = secured(self._tls)
-        try:
-            return await connect(self._address.host, self._address.port, self._tls)
-        except TimeoutError:
-            raise
-        except OSError as refused:
-            raise connect_error(self.url, refused) from refused
+        return await reach(address, self.servers.connect_s(timeout_s), self._tls)
 
     def _pool_here(self) -> _Pool:
         """The connections of this event loop. Those of another loop cannot be used here; it may even be closed."""
         loop = asyncio.get_running_loop()
         if self._pool is None or self._pool.loop is not loop:
             if self._pool is not None:
-                self._pool.close()
+                self._pool.idle.close()
             self._pool = _Pool(loop, self._max_connections)
         return self._pool
 
 
 class _Pool:
-    """The idle connections of one event loop."""
+    """The connections of one event loop: the idle ones, and places for those in use."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, max_connections: int) -> None:
         self.loop = loop
         self.places = asyncio.Semaphore(max_connections)
-        self._idle: deque[AsyncConnection] = deque()
-
-    def take(self) -> AsyncConnection | None:
-        """The most recently used idle connection that still looks usable."""
-        while self._idle:
-            connection = self._idle.pop()
-            if connection.usable():
-                return connection
-            connection.abort()
-        return None
-
-    def give(self, connection: AsyncConnection) -> None:
-        connection.idle_since_s = time.monotonic()
-        self._idle.append(connection)
-
-    def close(self) -> None:
-        while self._idle:
-            self._idle.pop().abort()
+        self.idle: IdleConnections[AsyncConnection] = IdleConnections()

@@ -6,11 +6,13 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
-from .connection import IDLE_S
+from .connection import IDLE_S, connect_error, secured
 from .http1 import BadAnswer, Response, ResponseReader
 
 if TYPE_CHECKING:
     import ssl
+
+    from .address import Address
 
 
 class AsyncConnection(asyncio.Protocol):
@@ -32,7 +34,7 @@ class AsyncConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._reader is None:
-            self.abort()  # data without a request
+            self.close()  # data without a request
             return
         try:
             response = self._reader.feed(data)
@@ -100,7 +102,7 @@ class AsyncConnection(asyncio.Protocol):
     def open(self) -> bool:
         return self._lost is None and self._transport is not None and not self._transport.is_closing()
 
-    def abort(self) -> None:
+    def close(self) -> None:
         """Close at once, in any state, without reading what the server still sends."""
         if self._transport is None:
             return
@@ -129,3 +131,16 @@ async def connect(host: str, port: int, tls: ssl.SSLContext | None = None) -> As
         AsyncConnection, host, port, ssl=tls, server_hostname=host if tls is not None else None
     )
     return connection
+
+
+async def reach(address: Address, limit_s: float, tls: ssl.SSLContext | None = None) -> AsyncConnection:
+    """Connect to a server, with the caller's TLS settings or the defaults. Raises Unreachable, ServerFault, and
+    TimeoutError at the limit."""
+    context = secured(tls) if address.secure else None
+    try:
+        async with asyncio.timeout(limit_s):
+            return await connect(address.host, address.port, context)
+    except TimeoutError:
+        raise
+    except OSError as refused:
+        raise connect_error(address.url, refused) from refused

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import os
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
-from .address import address_of, log, using
+from .address import Address, log, using
 from .api import Api
 from .calls import Answer, Call, read_answer
 from .connection import Connection, connect_error, exchange_error, secured
 from .errors import DuelineApiError
 from .http1 import BadAnswer, Response
+from .idle_connections import IdleConnections
 from .method import Pages, Plan
 from .patience import Patience, Tries
+from .servers import servers_of
 
 if TYPE_CHECKING:
     import ssl
@@ -49,21 +50,22 @@ class Client(Api):
         tls: ssl.SSLContext | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`url`, `namespace` and `token` default to DUELINE_URL, DUELINE_NAMESPACE and DUELINE_TOKEN.
+        """`url`, `namespace` and `token` default to DUELINE_URL, DUELINE_NAMESPACE and DUELINE_TOKEN. `url` may name
+        several servers, separated by commas.
 
         `timeout_s` limits one try (a pull adds its `wait`); `patience` sets how long and how often to retry."""
-        self._address = address_of(url, namespace, token)
-        log.info(using(self._address.url))
+        self._servers = servers_of(url, namespace, token)
+        log.info(using(self.url))
         self._timeout_s = timeout_s
         self._patience = patience
-        self._tls = tls if self._address.secure else None
+        self._tls = tls
         self._sleep = sleep
-        self._idle: deque[Connection] = deque()
+        self._connections: IdleConnections[Connection] = IdleConnections()
         self._pid = os.getpid()
 
     @property
     def url(self) -> str:
-        return self._address.url
+        return self._servers.url
 
     def __enter__(self) -> Client:
         return self
@@ -75,8 +77,7 @@ class Client(Api):
 
     def close(self) -> None:
         """Close the connections that are not in use."""
-        while (connection := self._pop()) is not None:
-            connection.close()
+        self._idle().close()
 
     def do(self, plan: Plan[T]) -> T:
         """Execute a method of `api` and return its result."""
@@ -106,52 +107,50 @@ class Client(Api):
 
     def call(self, call: Call[T]) -> Answer[T]:
         """Execute a call, retrying where that is safe. Raises DuelineApiError when it fails."""
-        tries, begin_s = Tries(self._patience, call, self._timeout_s), time.monotonic()
-        request = self._address.request(call)
+        begin_s = time.monotonic()
+        tries = Tries(self._patience, call, self._timeout_s, self._servers.count)
         while True:
+            address = self._servers.current(time.monotonic())
             try:
-                response = self._exchange(request, tries.timeout_s(time.monotonic() - begin_s))
+                response = self._exchange(address, address.request(call), tries.timeout_s(time.monotonic() - begin_s))
                 return tries.answered(read_answer(call, response.status, response.headers, response.body))
             except DuelineApiError as error:
+                self._servers.failed(address, error, time.monotonic())
                 wait_s = tries.wait_s(error, time.monotonic() - begin_s)
-            self._sleep(wait_s)
+            if wait_s:
+                self._sleep(wait_s)
 
-    def _exchange(self, request: bytes, timeout_s: float) -> Response:
+    def _exchange(self, address: Address, request: bytes, timeout_s: float) -> Response:
         """One try on one connection, which is kept only after a complete answer."""
         deadline_s = time.monotonic() + timeout_s
-        connection = self._connected(timeout_s)
+        connection = self._connected(address, timeout_s)
         kept = False
         try:
             response = connection.exchange(request, deadline_s)
             kept = response.reusable
             return response
         except (OSError, BadAnswer) as error:
-            raise exchange_error(self.url, error, timeout_s) from error
+            raise exchange_error(address.url, error, timeout_s) from error
         finally:
             if kept:
-                connection.idle_since_s = time.monotonic()
-                self._idle.append(connection)
+                self._idle().give(address, connection)
             else:
                 connection.close()
 
-    def _connected(self, timeout_s: float) -> Connection:
-        """An idle connection that still looks usable, or a new one."""
-        while (connection := self._pop()) is not None:
-            if connection.usable():
-                return connection
-            connection.close()
-        if self._address.secure:
+    def _connected(self, address: Address, timeout_s: float) -> Connection:
+        """An idle connection to the address that still looks usable, or a new one."""
+        if (connection := self._idle().take(address)) is not None:
+            return connection
+        if address.secure:
             self._tls = secured(self._tls)
+        tls, limit_s = self._tls if address.secure else None, self._servers.connect_s(timeout_s)
         try:
-            return Connection(self._address.host, self._address.port, timeout_s, self._tls)
+            return Connection(address.host, address.port, limit_s, tls)
         except OSError as refused:
-            raise connect_error(self.url, refused) from refused
+            raise connect_error(address.url, refused) from refused
 
-    def _pop(self) -> Connection | None:
-        """The most recently used idle connection. Connections inherited from a parent process are never used."""
+    def _idle(self) -> IdleConnections[Connection]:
+        """The idle connections of this process. Those inherited from a parent process are never used."""
         if self._pid != os.getpid():
-            self._idle, self._pid = deque(), os.getpid()
-        try:
-            return self._idle.pop()
-        except IndexError:
-            return None
+            self._connections, self._pid = IdleConnections(), os.getpid()
+        return self._connections

@@ -4,6 +4,9 @@ A call is retried if it was certainly not executed (503 store_down, loading, dra
 have been executed but is idempotent (`Call.repeatable`). An id is generated before the first try, so all tries of a
 send refer to the same job. Ack, release and extend carry a lease token, so a late try changes nothing.
 
+With several servers (`servers`), a try that failed because of its server is repeated at once at the next address. When
+all of them have failed, the client waits before it asks them again.
+
 If a try of unknown outcome is followed by a refusal, the outcome is still unknown: when the answer to a successful
 release is lost, its retry is refused with `lease_lost`. Such a refusal is raised as UnknownOutcome.
 """
@@ -32,7 +35,7 @@ class Patience(msgspec.Struct, frozen=True):
 
     `deadline_s`: the time limit of a call over all its tries; a pull adds its own wait. 0: a single try.
     Waits double from `first_s` to `most_s`, each drawn from [wait * (1 - jitter), wait]; they are added to a
-    Retry-After. `unreachable` False: a refused connection is not retried."""
+    Retry-After. `unreachable` False: when no server can be reached, the call is not retried."""
 
     deadline_s: float = DEADLINE_S
     first_s: float = 0.1
@@ -42,14 +45,18 @@ class Patience(msgspec.Struct, frozen=True):
 
 
 class Tries:
-    """The tries of one call. The caller passes in the time that has elapsed since the call began."""
+    """The tries of one call, at one of `servers` addresses each. The caller passes in the time that has elapsed since
+    the call began."""
 
-    def __init__(self, patience: Patience, call: Call[Any], timeout_s: float) -> None:
+    def __init__(self, patience: Patience, call: Call[Any], timeout_s: float, servers: int = 1) -> None:
         self._patience = patience
         self._call = call
         self._held_s = call.wait_ms / 1000
         self._timeout_s = timeout_s + self._held_s
+        self._servers = servers
         self._failed = 0
+        self._failed_here = 0  # tries since the last wait
+        self._waits = 0
         self._begun_s = 0.0  # when the current try began
         self._unknown: DuelineApiError | None = None
 
@@ -70,18 +77,30 @@ class Tries:
         There is no next try if it would begin after the deadline, or if it would fail after the deadline should the
         server take as long as last time. Such a try would only time out and hide the real reason."""
         self._failed += 1
+        self._failed_here += 1
         is_unknown = isinstance(error, UnknownOutcome)
-        wait_s = self._backoff_s(random() if draw is None else draw) + (error.retry_after_s or 0.0)
-        needed_s = wait_s if is_unknown else wait_s + elapsed_s - self._begun_s
-        if not self._may_follow(error) or elapsed_s + needed_s >= self._deadline_s:
+        moves = isinstance(error, Unavailable) and self._failed_here < self._servers
+        wait_s, needed_s = 0.0, 0.0
+        if not moves:
+            wait_s = self._backoff_s(random() if draw is None else draw) + (error.retry_after_s or 0.0)
+            needed_s = wait_s if is_unknown else wait_s + elapsed_s - self._begun_s
+        if not self._may_follow(error, moves) or elapsed_s + needed_s >= self._deadline_s:
             raise self._final(self._counted(error, elapsed_s))
         if is_unknown:
             self._unknown = self._unknown or error
-        if self._failed == 1:
-            level = logging.INFO if isinstance(error, RateLimited) else logging.WARNING
-            log.log(level, "%s; trying again for up to %.3g s", error, self._deadline_s - elapsed_s)
+        log.debug("try %d failed and is repeated in %.3g s: %s", self._failed, wait_s, error)
+        if not moves:
+            self._wait(error, elapsed_s)
         self._begun_s = elapsed_s + wait_s
         return wait_s
+
+    def _wait(self, error: DuelineApiError, elapsed_s: float) -> None:
+        """Begin a wait, after which all servers may be asked again. The first one is logged."""
+        if self._waits == 0:
+            level = logging.INFO if isinstance(error, RateLimited) else logging.WARNING
+            log.log(level, "%s; trying again for up to %.3g s", error, self._deadline_s - elapsed_s)
+        self._waits += 1
+        self._failed_here = 0
 
     def answered(self, answer: Answer[T]) -> Answer[T]:
         """The answer of the last try. If an earlier try had an unknown outcome, so have the refused items."""
@@ -91,11 +110,11 @@ class Tries:
         items = tuple(_unsure(item) for item in value.results)
         return msgspec.structs.replace(answer, value=r.Outcomes(items))
 
-    def _may_follow(self, error: DuelineApiError) -> bool:
+    def _may_follow(self, error: DuelineApiError, moves: bool) -> bool:
         if isinstance(error, UnknownOutcome):
             return self._call.repeatable
         if isinstance(error, Unreachable):
-            return self._patience.unreachable
+            return moves or self._patience.unreachable
         return isinstance(error, Unavailable | RateLimited)
 
     def _counted(self, error: DuelineApiError, elapsed_s: float) -> DuelineApiError:
@@ -115,7 +134,7 @@ class Tries:
 
     def _backoff_s(self, draw: float) -> float:
         patience = self._patience
-        wait_s = min(patience.first_s * 2.0 ** min(self._failed - 1, 60), patience.most_s)
+        wait_s = min(patience.first_s * 2.0 ** min(self._waits, 60), patience.most_s)
         return wait_s * (1.0 - patience.jitter * draw)
 
 

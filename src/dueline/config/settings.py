@@ -76,8 +76,16 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "address. Needed behind a proxy that changes Host."
         ),
     ] = ()
+    lame_duck_ms: Annotated[
+        Annotated[int, Meta(ge=0, le=600_000)] | None,
+        Meta(
+            description="After SIGTERM: how long the server still serves while /readyz is red, so that load balancers "
+            "and clients go elsewhere. Empty: 3000 with a store.url, else 0, because nobody else serves an embedded "
+            "store. A second signal ends it."
+        ),
+    ] = None
     drain_ms: Annotated[
-        int, Meta(ge=0, le=600_000, description="How long running calls may take to finish after SIGTERM.")
+        int, Meta(ge=0, le=600_000, description="After that: how long running calls may take to finish.")
     ] = 5_000
     max_connections: Annotated[
         int,

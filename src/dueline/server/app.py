@@ -3,6 +3,7 @@
 listen   the front accepts connections. /healthz and /readyz work at once; every other call gets 503 "loading" until
          `open` is done. Polls get it after a second, because polling clients retry without a pause
 open     waits for the store, checks it, connects to it and starts the engine
+announce_stop   makes the process not ready and closes each connection after its next answer; calls are still served
 stop     answers parked polls with an empty result, finishes running calls, closes connections, stops engine and store
 """
 
@@ -251,6 +252,12 @@ class App:
         self._started.set()
         await self._watch.start()
 
+    def announce_stop(self) -> None:
+        """Become not ready, and close each connection after its next answer. Calls are still served."""
+        self.health.phase = Phase.DRAINING
+        for front in self.fronts:
+            front.close_after_answers()
+
     async def stop(self, hasten: asyncio.Event) -> None:
         """Drain and stop. `hasten` cuts the wait for running calls short."""
         self.health.phase = Phase.DRAINING
@@ -366,7 +373,7 @@ class App:
         return merge([self.snapshot(), *await self._siblings.others()])
 
     def _asks_store(self) -> bool:
-        return self.health.phase is Phase.SERVING and self.health.up
+        return self.health.phase is not Phase.STARTING and self.health.up
 
     def snapshot(self) -> list[Samples]:
         """The metrics of this process alone."""

@@ -60,7 +60,7 @@ class Connection(asyncio.Protocol):
         self._reader = Reader(front, self._queue, self._expected)
         self._current: Exchange | None = None
         self._ended = False  # EOF from the client
-        self._retiring = False  # the front drains: close after the current answer
+        self._retiring = False  # the server stops: close after the next answer
         self._reading_paused = False
         self._writable: asyncio.Future[None] | None = None  # set while the kernel's send buffer is full
         self._unsent: list[Callable[[], None]] = []
@@ -175,10 +175,10 @@ class Connection(asyncio.Protocol):
         else:
             self._front.deadlines.watch(self, min(idle_due_s, read_due_s, self._write_due_s, self._parked_due_s))
 
-    def retire(self) -> None:
-        """The front drains: answer the requests already received, then close."""
+    def retire(self, at_once: bool = True) -> None:
+        """The server stops: close after the next answer. `at_once`: now, if no request was received."""
         self._retiring = True
-        if self._current is None and not self._queue and self._reader.between:
+        if at_once and self._current is None and not self._queue and self._reader.between:
             self.close()
 
     def recheck(self) -> None:

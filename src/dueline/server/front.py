@@ -5,6 +5,7 @@ nothing behind it.
 
     front = Front(router, limits)
     await front.start(sock)          # once per socket
+    front.close_after_answers()      # the server will stop soon: let clients go elsewhere
     await front.drain(timeout_s=8)   # accept no new connections, answer current requests, close
 
 `answered` is called once for every answer with (route name, method, status, seconds). `tls` returns the TLS context for
@@ -108,6 +109,7 @@ class Front:
         self.heads: dict[bytes, KnownHead] = {}  # cache of parsed heads; bounded by the readers
         self._emptied: asyncio.Event | None = None
         self._draining = False
+        self._closes_after_answers = False
         self._heads: dict[tuple[int, str], bytes] = {}
         self._refusals: dict[Refusal, bytes] = {}
         self._heads_until_s = 0.0
@@ -125,6 +127,12 @@ class Front:
 
     def _protocol(self) -> asyncio.Protocol:
         return Connection(self) if self._tls is None else TlsTransport(self, self._tls())
+
+    def close_after_answers(self) -> None:
+        """Close each connection after its next answer. New connections are still accepted."""
+        self._closes_after_answers = True
+        for connection in list(self._connections):
+            connection.retire(at_once=False)
 
     async def drain(self, timeout_s: float) -> None:
         """Stop listening, answer every request already received, close. After the timeout connections are aborted."""
@@ -157,8 +165,8 @@ class Front:
     def admit(self, connection: Connection) -> None:
         """Register a new connection."""
         self._connections.add(connection)
-        if self._draining:
-            connection.retire()
+        if self._draining or self._closes_after_answers:
+            connection.retire(at_once=self._draining)
 
     def dismiss(self, connection: Connection) -> None:
         """Unregister a closed connection."""

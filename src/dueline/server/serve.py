@@ -3,6 +3,8 @@
     workers 1   one process: supervisor of the embedded store, engine, front
     workers N   the parent opens the sockets and supervises; N worker processes serve (server.workers)
 
+How it stops: see `shutdown`.
+
     exit 0  SIGTERM or SIGINT, after draining
          1  address or folder in use, store refused, store damaged
          2  unusable configuration
@@ -41,7 +43,7 @@ from .certificate import refusal as certificate_refusal
 from .dialect_callers import log_callers
 from .listeners import CannotListen, elsewhere, opened, url_of
 from .push import refusal as push_refusal
-from .shutdown import Signals, unless
+from .shutdown import Signals, lame_duck_s, unless
 from .workers import Orders, Workers
 
 ENOUGH_DESCRIPTORS = 1 << 20
@@ -130,6 +132,7 @@ async def _serve_alone(settings: Settings, listeners: list[socket.socket]) -> in
         if not signals.stop.is_set():
             announce_ready(settings, listeners)
             await _until_stop(signals, location)
+            await _lame_duck(settings, signals, app)
         return _verdict(settings, location)
     except BadCertificate as error:
         return _refuse(settings, str(error), BAD_CONFIG)
@@ -174,7 +177,7 @@ async def _serve_with_workers(settings: Settings, listeners: list[socket.socket]
         finally:
             for listener in listeners:  # refuse new clients at once instead of letting them wait in the backlog
                 listener.close()
-            await workers.stop(signals.hasten, settings.server.drain_ms / 1000)
+            await workers.stop(signals.again, lame_duck_s(settings) + settings.server.drain_ms / 1000)
             if starting is not None and not starting.done():
                 starting.cancel()
                 await asyncio.gather(starting, return_exceptions=True)
@@ -232,6 +235,7 @@ async def _work(orders: Orders, listeners: list[socket.socket], say: Callable[[s
         if not signals.stop.is_set():
             say("ready")
             await signals.stop.wait()
+            await _lame_duck(settings, signals, app)
         return 0
     except StartRefused as error:
         say(f"refused {error}")
@@ -284,6 +288,15 @@ async def _until_stop(signals: Signals, location: StoreLocation, workers: Worker
     await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     for future in waiting:
         future.cancel() if future is not getattr(workers, "refused", None) else None
+
+
+async def _lame_duck(settings: Settings, signals: Signals, app: App) -> None:
+    """After a signal: be not ready for a while before the drain. A store that has failed for good is no reason to."""
+    wait_s = lame_duck_s(settings)
+    if wait_s > 0 and signals.stop.is_set():
+        app.announce_stop()
+        EventLog("dueline.server").info("stopping: not ready, still serving", drains_in_s=wait_s)
+        await signals.lame_duck(wait_s)
 
 
 def _verdict(settings: Settings, location: StoreLocation) -> int:

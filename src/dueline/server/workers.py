@@ -28,7 +28,7 @@ from ..store.valkey.child_exit import exit_of
 
 BACK_OFF_S = (0.1, 5.0)
 STEADY_S = 30.0  # a worker that lived longer than this is restarted with the shortest back-off
-KILL_AFTER_S = 1.5  # after the drain time is over
+KILL_AFTER_S = 1.5  # after the time to stop is over
 
 
 class Orders(msgspec.Struct, frozen=True):
@@ -78,8 +78,9 @@ class Workers:
             if worker.ready.is_set() and worker.child is not None and worker.child.poll() is None:
                 worker.child.send_signal(signal.SIGHUP)
 
-    async def stop(self, hasten: asyncio.Event, drain_s: float) -> None:
-        """Ask all workers to drain, then kill those that exceed the drain time."""
+    async def stop(self, again: asyncio.Event, stop_s: float) -> None:
+        """Ask all workers to stop, then kill those that take longer than `stop_s`. `again` is set by each further
+        signal, and forwarded."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -88,9 +89,9 @@ class Workers:
         for child in living:
             child.send_signal(signal.SIGTERM)
         ending = asyncio.gather(*(exit_of(child) for child in living))
-        hurry = asyncio.create_task(_hurry(hasten, living))
+        forwarding = asyncio.create_task(_forward(again, living))
         try:
-            await asyncio.wait_for(ending, drain_s + KILL_AFTER_S)
+            await asyncio.wait_for(ending, stop_s + KILL_AFTER_S)
         except TimeoutError:
             for child in living:
                 if child.poll() is None:
@@ -98,7 +99,7 @@ class Workers:
                     child.kill()
             await asyncio.gather(*(exit_of(child) for child in living))
         finally:
-            hurry.cancel()
+            forwarding.cancel()
 
     async def _keep(self, worker: Worker) -> None:
         delay_s = BACK_OFF_S[0]
@@ -179,9 +180,11 @@ async def _lines(descriptor: int, on_line: Callable[[str], None]) -> None:
         transport.close()
 
 
-async def _hurry(hasten: asyncio.Event, children: list[subprocess.Popen[bytes]]) -> None:
-    """Forward a second signal."""
-    await hasten.wait()
-    for child in children:
-        if child.poll() is None:
-            child.send_signal(signal.SIGTERM)
+async def _forward(again: asyncio.Event, children: list[subprocess.Popen[bytes]]) -> None:
+    """Forward every further signal."""
+    while True:
+        await again.wait()
+        again.clear()
+        for child in children:
+            if child.poll() is None:
+                child.send_signal(signal.SIGTERM)

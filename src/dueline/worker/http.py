@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from ..api.answers import LeasedJob
 from ..client import calls
-from ..client.address import address_of
 from ..client.async_client import AsyncClient
 from ..client.client import DEFAULT_TIMEOUT_S
 from ..client.patience import Patience
@@ -15,7 +14,7 @@ from .waiting_pulls import waiting_pulls
 
 
 class HttpQueue(ClientQueue):
-    """One namespace of the server at `url`."""
+    """One namespace of the server at `url`, or of several servers of one store."""
 
     def __init__(
         self,
@@ -25,10 +24,9 @@ class HttpQueue(ClientQueue):
         timeout_s: float = DEFAULT_TIMEOUT_S,
         patience: Patience = Patience(),
     ) -> None:
-        address = address_of(url, namespace, token)
         client = AsyncClient(url, namespace, token, timeout_s, patience)
-        super().__init__(client, address.url, address.namespace)
-        self._pulls = waiting_pulls(client, address, timeout_s, patience)
+        super().__init__(client, client.url, client.servers.namespace)
+        self._pulls = waiting_pulls(client, timeout_s, patience)
 
     async def close(self) -> None:
         self._pulls.close()

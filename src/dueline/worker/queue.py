@@ -1,6 +1,6 @@
 """The queue interface that a worker needs, and its implementations by URL.
 
-    http://  https://                      a server                              worker.http
+    http://  https://                      a server, or several                  worker.http
     redis://  valkey://  unix:// ...       directly on a store, no server        worker.direct
     embedded:./data                        the embedded store in this process    worker.direct
 
@@ -19,7 +19,7 @@ from typing import Any, Protocol, Unpack, runtime_checkable
 from ..api.answers import Job, LeasedJob, Outcome, Schedule, Sent, SentItem
 from ..api.requests import NewJob
 from ..api.schedule_requests import PutSchedule
-from ..client.address import named_url, shown, split, using
+from ..client.address import addresses_of, is_server, named_url, shown, using
 from ..client.calls import Leased
 from ..client.sending import Policy, SendOptions
 from ..client.times import Duration, Moment
@@ -135,8 +135,8 @@ def resolved(url: str | None) -> str:
             parse_store_url(url)
         except ValueError as wrong:
             raise ValueError(f'"{shown(url)}" cannot be read: {wrong}') from None
-    elif url.startswith(("http://", "https://")):
-        split(url)
+    elif is_server(url):
+        addresses_of(url)
     elif not url.startswith(EMBEDDED):
         raise ValueError(
             f'"{shown(url)}" is not a queue: use http://, redis://, valkey://, unix:// or embedded:./folder'
@@ -154,7 +154,7 @@ def connect(
     `token` is for servers. `token` and `namespace` default to DUELINE_TOKEN and DUELINE_NAMESPACE. An embedded store is
     started from the main thread, or with `any_thread` from a thread that lives as long as the queue is used."""
     url = resolved(url)
-    if url.startswith(("http://", "https://")):
+    if is_server(url):
         from .http import HttpQueue
 
         return HttpQueue(url, namespace, token)

@@ -9,19 +9,20 @@ uncounted.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Sequence
 
 from ..api.answers import LeasedJob, LeasedJobs
 from ..client.address import Address
 from ..client.async_client import AsyncClient
-from ..client.async_connection import AsyncConnection, connect
+from ..client.async_connection import AsyncConnection, reach
 from ..client.calls import Answer, Call, read_answer
-from ..client.connection import connect_error, exchange_error, secured
+from ..client.connection import exchange_error
 from ..client.errors import DuelineApiError
 from ..client.http1 import BadAnswer, Response
+from ..client.idle_connections import IdleConnections
 from ..client.patience import Patience
 from ..client.retrying import retried
+from ..client.servers import Servers
 from .log import warn_if_slow
 
 LEAVE_S = 2.0  # how long the server may take to end a cancelled pull
@@ -32,45 +33,49 @@ GiveBack = Callable[[Sequence[LeasedJob]], Awaitable[object]]
 class WaitingPulls:
     """The waiting pulls of one client. Each has its own connection, which is kept for the next pull."""
 
-    def __init__(self, address: Address, timeout_s: float, patience: Patience, give_back: GiveBack) -> None:
-        self._address = address
+    def __init__(self, servers: Servers, timeout_s: float, patience: Patience, give_back: GiveBack) -> None:
+        self._servers = servers
         self._timeout_s = timeout_s
         self._patience = patience
         self._give_back = give_back
-        self._idle: list[AsyncConnection] = []
+        self._idle: IdleConnections[AsyncConnection] = IdleConnections()
 
     async def pull(self, call: Call[LeasedJobs]) -> Sequence[LeasedJob]:
         """Pull, retrying where that is safe. Raises DuelineApiError."""
-        return (await retried(self._once, call, self._patience, self._timeout_s)).value.jobs
+        answer = await retried(self._once, call, self._patience, self._timeout_s, servers=self._servers.count)
+        return answer.value.jobs
 
     def close(self) -> None:
-        while self._idle:
-            self._idle.pop().abort()
+        self._idle.close()
 
     async def _once(self, call: Call[LeasedJobs], timeout_s: float) -> Answer[LeasedJobs]:
-        response = await self._try(call, timeout_s)
-        return read_answer(call, response.status, response.headers, response.body)
+        clock = asyncio.get_running_loop().time
+        address = self._servers.current(clock())
+        try:
+            response = await self._try(address, call, timeout_s)
+            return read_answer(call, response.status, response.headers, response.body)
+        except DuelineApiError as error:
+            self._servers.failed(address, error, clock())
+            raise
 
-    async def _try(self, call: Call[LeasedJobs], timeout_s: float) -> Response:
-        url = self._address.url
+    async def _try(self, address: Address, call: Call[LeasedJobs], timeout_s: float) -> Response:
         connection: AsyncConnection | None = None
         try:
             async with asyncio.timeout(timeout_s):
-                connection = self._take() or await self._connected()
-                response = await connection.exchange(self._address.request(call))
+                connection = self._idle.take(address) or await self._connected(address, timeout_s)
+                response = await connection.exchange(address.request(call))
         except asyncio.CancelledError:
             if connection is not None:
                 await asyncio.shield(self._leave(call, connection))
             raise
         except (OSError, BadAnswer) as error:
             if connection is not None:
-                connection.abort()
-            raise exchange_error(url, error, timeout_s, connection is not None) from error
+                connection.close()
+            raise exchange_error(address.url, error, timeout_s, connection is not None) from error
         if response.reusable:
-            connection.idle_since_s = time.monotonic()
-            self._idle.append(connection)
+            self._idle.give(address, connection)
         else:
-            connection.abort()
+            connection.close()
         return response
 
     async def _leave(self, call: Call[LeasedJobs], connection: AsyncConnection) -> None:
@@ -84,27 +89,17 @@ class WaitingPulls:
         except (OSError, BadAnswer, DuelineApiError):
             pass  # the leases will expire
         finally:
-            connection.abort()
+            connection.close()
 
-    def _take(self) -> AsyncConnection | None:
-        while self._idle:
-            connection = self._idle.pop()
-            if connection.usable():
-                return connection
-            connection.abort()
-        return None
-
-    async def _connected(self) -> AsyncConnection:
-        address = self._address
-        try:
-            with warn_if_slow(f"{address.url} has not accepted a connection yet: still trying"):
-                return await connect(address.host, address.port, secured(None) if address.secure else None)
-        except TimeoutError:
-            raise
-        except OSError as refused:
-            raise connect_error(address.url, refused) from refused
+    async def _connected(self, address: Address, timeout_s: float) -> AsyncConnection:
+        with warn_if_slow(f"{address.url} has not accepted a connection yet: still trying"):
+            return await reach(address, self._servers.connect_s(timeout_s))
 
 
-def waiting_pulls(client: AsyncClient, address: Address, timeout_s: float, patience: Patience) -> WaitingPulls:
-    """Waiting pulls; `client` gives back the jobs of cancelled ones."""
-    return WaitingPulls(address, timeout_s, patience, lambda jobs: client.release_many(jobs, delay=0, count=False))
+def waiting_pulls(client: AsyncClient, timeout_s: float, patience: Patience) -> WaitingPulls:
+    """Waiting pulls at the client's servers; `client` gives back the jobs of cancelled ones."""
+
+    async def give_back(jobs: Sequence[LeasedJob]) -> None:
+        await client.release_many(jobs, delay=0, count=False)
+
+    return WaitingPulls(client.servers, timeout_s, patience, give_back)

@@ -25,7 +25,7 @@ async def connected(server: Server) -> AsyncIterator[AsyncConnection]:
     try:
         yield connection
     finally:
-        connection.abort()
+        connection.close()
         listener.close()
 
 

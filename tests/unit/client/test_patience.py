@@ -153,7 +153,7 @@ def test_no_try_is_begun_that_would_be_refused_only_after_the_deadline() -> None
 
 def test_the_first_try_that_fails_is_logged_and_the_others_are_not(caplog: pytest.LogCaptureFixture) -> None:
     these = tries(Patience(deadline_s=10))
-    with caplog.at_level("DEBUG", "dueline"):
+    with caplog.at_level("INFO", "dueline"):
         for elapsed_s in (0.0, 1.0, 2.0):
             these.wait_s(error_of("store_down", "no store"), elapsed_s, draw=0)
         wait(error_of("not_found", "no job"))
