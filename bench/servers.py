@@ -16,7 +16,7 @@ from typing import Any, cast
 import msgspec
 
 from dueline.client.connection import Connection
-from dueline.client.http1 import BadAnswer, request_bytes
+from dueline.http1.messages import BadAnswer, request_bytes
 from dueline.testing.process import DUELINE, free_port
 from tools.faults.server_process import descendants
 

@@ -32,6 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "event_log": set(),
     "lease_renewal": {"engine.timer"},  # the type only
     "load_generator": set(),
+    "http1": set(),
     "api": {"durations", "bounds", "rights"},
     "engine": {"durations", "bounds", "metrics", "redaction", "rights"},
     "store": {"engine", "event_log", "parent_death", "certificate_files", "store_address", "_version"},
@@ -46,15 +47,15 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("engine", "bounds", "dialects.table", "dialects.spec", "dialects.settings", "store.valkey.tls"),
         *("store_address", "_version"),
     },
-    "push": {"engine", "lease_renewal", "_version"},
+    "push": {"engine", "lease_renewal", "http1", "_version"},
     "runtime": {"engine", "store", "store_address", "config", "certificate_files", "event_log"},
     "server": {
         *("api", "bounds", "rights", "engine", "metrics", "store", "runtime", "dialects", "push", "telemetry"),
         *("config", "event_log", "parent_death", "certificate_files", "redaction", "store_address", "_version"),
     },
-    "client": {"api", "bounds", "durations", "_version"},
+    "client": {"api", "bounds", "durations", "http1", "_version"},
     "worker": {
-        *("api", "client", "metrics", "lease_renewal", "parent_death", "store_address"),
+        *("api", "client", "http1", "metrics", "lease_renewal", "parent_death", "store_address"),
         *("engine", "store", "runtime", "server.direct"),  # these in worker/direct.py only
     },
     "cli": {
@@ -260,11 +261,11 @@ def test_importing_dueline_loads_neither_server_nor_store() -> None:
     ("code", "loaded"),
     [
         ("import dueline", {"_version"}),
-        ("from dueline import Client", {"_version", "api", "bounds", "client", "durations", "rights"}),
+        ("from dueline import Client", {"_version", "api", "bounds", "client", "durations", "http1", "rights"}),
         (
             "from dueline import Client, AsyncClient, Worker",
             {
-                *("_version", "api", "bounds", "client", "durations", "lease_renewal", "metrics"),
+                *("_version", "api", "bounds", "client", "durations", "http1", "lease_renewal", "metrics"),
                 *("parent_death", "rights", "store_address", "worker"),
             },
         ),

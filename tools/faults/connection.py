@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from dueline.client.async_connection import AsyncConnection, connect
-from dueline.client.http1 import BadAnswer, request_bytes
+from dueline.http1.messages import BadAnswer, request_bytes
 
 
 class NotSent(Exception):

@@ -18,9 +18,9 @@ from urllib.parse import SplitResult, urlsplit
 import msgspec
 
 from .._version import __version__
+from ..http1.messages import request_bytes
 from .calls import Call
 from .encoding import headers_of, http_request
-from .http1 import request_bytes
 
 DEFAULT_URL = "http://127.0.0.1:9277"
 

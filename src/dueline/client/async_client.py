@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
+from ..http1.messages import BadAnswer, Response
 from .address import Address, log, using
 from .api import Api
 from .async_connection import AsyncConnection, reach
@@ -18,7 +19,6 @@ from .calls import Answer, Call, read_answer
 from .client import DEFAULT_TIMEOUT_S
 from .connection import exchange_error, secured
 from .errors import DuelineApiError
-from .http1 import BadAnswer, Response
 from .idle_connections import IdleConnections
 from .method import Pages, Plan
 from .patience import Patience

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
+from ..http1.messages import BadAnswer, Response
 from .address import Address, log, using
 from .api import Api
 from .calls import Answer, Call, read_answer
 from .connection import Connection, connect_error, exchange_error, secured
 from .errors import DuelineApiError
-from .http1 import BadAnswer, Response
 from .idle_connections import IdleConnections
 from .method import Pages, Plan
 from .patience import Patience, Tries

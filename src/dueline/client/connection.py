@@ -1,4 +1,4 @@
-"""One blocking HTTP/1.1 connection, and the errors of all connections. `http1` writes and parses the bytes.
+"""One blocking HTTP/1.1 connection, and the errors of all connections. `http1.messages` writes and parses the bytes.
 
 A connection has at most one outstanding request. It may be used again only after a complete answer that allows it
 (`Response.reusable`), because a late answer must not be read as the answer to the next request.
@@ -11,13 +11,12 @@ import socket
 import time
 from typing import TYPE_CHECKING
 
+from ..http1.messages import IDLE_S, BadAnswer, Response, ResponseReader
 from .errors import DuelineApiError, ServerFault, UnknownOutcome, Unreachable
-from .http1 import BadAnswer, Response, ResponseReader
 
 if TYPE_CHECKING:
     import ssl
 
-IDLE_S = 50.0  # idle connections older than this are dropped: a NAT or proxy in between may have forgotten them
 _READ_BYTES = 262_144
 
 

@@ -20,7 +20,7 @@ this process, and its result decides.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -66,7 +66,6 @@ class PushContext(msgspec.Struct, frozen=True):
     hosts: Hosts
     timer: Timer = LoopTimer()
     watch: PushObserver = NullObserver()
-    soon: Callable[[], None] = lambda: None  # called when a dispatcher starts, because calls may follow
 
 
 class Dispatcher:
@@ -96,7 +95,6 @@ class Dispatcher:
         return len(self._running)
 
     def start(self) -> None:
-        self._context.soon()
         self._context.watch.paused(*self._name, self.push_topic.target.paused)
         self._rounds.start()
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import quote, urlsplit
 
@@ -216,6 +217,7 @@ def shown(url: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in shown[:512])
 
 
+@lru_cache(256)  # a target is called again and again
 def _read(url: str, field: str) -> Destination:
     """Parse a URL once and rebuild it in its canonical form."""
     if len(url) > MAX_URL_CHARS:

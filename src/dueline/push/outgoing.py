@@ -3,7 +3,7 @@
     Call --egress.check_url--> canonical URL --names--> addresses --egress.check_address--> socket --> Response
 
 `_socket` makes every socket, after the egress rule has allowed the exact address that the socket connects to. Nothing
-bypasses it: proxy variables are ignored, the HTTP library follows no redirects, and there is no second client.
+bypasses it: there is no second client, and no proxy.
 
 A target may send an endless, huge or malformed response. So one time limit spans the whole call, at most READ_BYTES are
 read, nothing is decompressed, and a response that is not HTTP fails with a named kind. A call without a time limit has
@@ -16,37 +16,35 @@ from __future__ import annotations
 
 import asyncio
 import codecs
-import io
 import re
 import socket
 import ssl
-from collections.abc import Callable
-from contextvars import ContextVar
-from types import SimpleNamespace
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
-from urllib.parse import urljoin
-
-import aiohttp
-from multidict import CIMultiDict
-from yarl import URL
+from urllib.parse import urljoin, urlsplit
 
 from .._version import __version__
 from ..engine.errors import EgressRefused, InvalidField
 from ..engine.push_target import is_credential
+from ..http1.connection import AsyncConnection
+from ..http1.messages import BadAnswer, ResponseReader, request_bytes
+from ..http1.messages import Response as Answer
 from .call import STOPPING, Call, CallFailed, Kind, Response
+from .connections import KEEP_ALIVE_S, Connections
 from .egress import Destination, Egress, shown
-from .header_rules import FRAMING, is_header
-from .resolver import ForAiohttp, Names, SystemNames, TooManyLookUps
-from .response_limit import count
+from .header_rules import FRAMING, Headers, is_header
+from .resolver import NameCache, Names, SystemNames, TooManyLookUps
 
 CONNECT_TIMEOUT_S = 5.0
 REACH_S = 30.0  # time to connect, for a call without a time limit
+STAGGER_S = 0.25  # until the next address of a name is tried beside the one that does not answer
 PROBE_AFTER_S, PROBE_EVERY_S, PROBES = 30, 10, 3  # a host that vanished is detected within a minute
-NAMES_CACHE_S = 30
-KEEP_ALIVE_S = 4.0  # common servers close after 5 s; less makes it rare to reuse a connection that is being closed
 READ_BYTES = 64 * 1024
 EXCERPT_BYTES = 4 * 1024
 MAX_PER_HOST = 256
+IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
+WITH_LENGTH = frozenset({"POST", "PUT", "PATCH"})  # say so even if there is no body
 
 _PROBING = [
     (getattr(socket, name), value)
@@ -62,34 +60,28 @@ _METHOD = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32}", re.ASCII)
 AddressInfo = tuple[Any, ...]  # family, type, protocol, name, (address, port, ...), as in getaddrinfo
 
 
+class _Failed(Exception):
+    """A call without a response: its kind and message, without the URL."""
+
+    def __init__(self, kind: Kind, message: str, wait_s: float = 0.0) -> None:
+        super().__init__(message)
+        self.kind: Kind = kind
+        self.wait_s = wait_s
+
+
 class _Trip:
-    """What connecting one call found out. It is passed in a context variable, because the socket factory gets only an
-    address, while the decision also depends on the host name."""
+    """One call on its way."""
 
-    __slots__ = ("connected", "egress", "host", "method", "namespace", "reaching", "refused", "tried")
+    __slots__ = ("connected", "egress", "host", "namespace", "reaching", "refused", "tried")
 
-    def __init__(self, call: Call, egress: Egress) -> None:
-        self.method = call.method
-        self.namespace = call.namespace
+    def __init__(self, namespace: str, egress: Egress) -> None:
+        self.namespace = namespace
         self.egress = egress  # of this namespace
         self.reaching: asyncio.Timeout | None = None  # limits the connecting of a call that has no time limit
         self.host = ""
-        self.tried = 0
-        self.refused: str | None = None
+        self.tried = 0  # addresses
+        self.refused: str | None = None  # why an address was not tried
         self.connected = False
-
-
-_trip: ContextVar[_Trip | None] = ContextVar("dueline_outgoing_trip", default=None)
-
-
-class _Verbatim(aiohttp.ClientRequest):
-    """A request that keeps its method as given, because methods are case-sensitive."""
-
-    def __init__(self, *args: Any, **words: Any) -> None:
-        super().__init__(*args, **words)
-        trip = _trip.get()
-        if trip is not None:
-            self.method = trip.method
 
 
 def plain_socket(info: AddressInfo) -> socket.socket:
@@ -119,7 +111,7 @@ class Outgoing:
         make_socket: Callable[[AddressInfo], socket.socket] = plain_socket,
     ) -> None:
         self._egress = egress
-        self._names = names
+        self._names = NameCache(names or SystemNames())
         self._follow_redirects = follow_redirects
         self._user_agent = user_agent
         self._max_per_host = max_per_host
@@ -128,95 +120,56 @@ class Outgoing:
         self._reach_s = reach_s
         self._tls = tls
         self._make_socket = make_socket
-        self._sessions: dict[Egress, aiohttp.ClientSession] | None = None
+        self._connections: dict[Egress, Connections] | None = None  # None: not started, or stopped
 
     async def start(self) -> None:
-        if self._sessions is None:
-            self._sessions = {}
-
-    def _session(self, egress: Egress) -> aiohttp.ClientSession:
-        """The connections of the calls under one rule. A call of another namespace must not use one that its own rule
-        would have refused."""
-        if self._sessions is None:
-            raise CallFailed("connect", STOPPING)
-        session = self._sessions.get(egress)
-        if session is None:
-            session = self._sessions[egress] = self._new_session()
-        return session
-
-    def _new_session(self) -> aiohttp.ClientSession:
-        connector = aiohttp.TCPConnector(
-            resolver=ForAiohttp(self._names or SystemNames(), self._admit_look_up),
-            ttl_dns_cache=NAMES_CACHE_S,
-            socket_factory=self._socket,
-            ssl=self._tls or ssl.create_default_context(),
-            limit=0,  # no global limit: a host that hangs must not block calls to others
-            limit_per_host=self._max_per_host,
-            keepalive_timeout=KEEP_ALIVE_S,
-        )
-        count(connector, asyncio.get_running_loop())
-        return aiohttp.ClientSession(
-            connector=connector,
-            request_class=_Verbatim,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            trust_env=False,
-            auto_decompress=False,
-            read_bufsize=16 * 1024,
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._connect_timeout_s),
-            skip_auto_headers=("User-Agent", "Content-Type", "Accept-Encoding", "Accept"),
-            trace_configs=[_connection_traces()],
-        )
+        if self._connections is None:
+            self._connections = {}
 
     async def stop(self) -> None:
         """Fail the calls in progress."""
-        sessions, self._sessions = self._sessions, None
-        for session in () if sessions is None else sessions.values():
-            await session.close()
+        all, self._connections = self._connections, None
+        for one in () if all is None else all.values():
+            one.close()
+        await self._names.stop()
 
     async def call(self, call: Call) -> Response:
         """Make a call. Any status is a Response, even a redirect that is not followed. Raises CallFailed when there is
         no response."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
-        trip = _Trip(call, self._egress.of(call.namespace))
-
-        def duration_ms() -> int:
-            return int((loop.time() - begun) * 1000)
-
+        trip = _Trip(call.namespace, self._egress.of(call.namespace))
+        wait_ms = 0
         try:
             async with asyncio.timeout(None if call.timeout_ms is None else call.timeout_ms / 1000) as limit:
                 trip.reaching = limit if call.timeout_ms is None else None
-                status, headers, excerpt = await self._hops(call, trip)
-            return Response(status, headers, excerpt, duration_ms())
-        except asyncio.CancelledError:
-            if (task := asyncio.current_task()) is not None and task.cancelling():
-                raise
-            # This task was not cancelled: when aiohttp is closed, it cancels the calls that wait for a connection.
-            raise CallFailed("connect", STOPPING, duration_ms()) from None
+                answer = await self._hops(call, trip)
+            return _response(answer, int((loop.time() - begun) * 1000))
         except CallFailed as failed:
-            failed.duration_ms = duration_ms()
-            raise
+            kind, message = failed.kind, failed.message
+        except _Failed as failed:
+            kind, message, wait_ms = failed.kind, f"{shown(call.url)}: {failed}", int(failed.wait_s * 1000)
         except (EgressRefused, InvalidField) as error:
             where = "" if isinstance(error, EgressRefused) else "the URL "
-            raise CallFailed("refused", f"{shown(call.url)}: {where}{error.message}", duration_ms()) from None
-        except (aiohttp.ClientError, OSError, ValueError, RuntimeError) as error:  # RuntimeError: uvloop's
-            kind, message = _failure(error, trip)
-            wait_ms = int(_look_up_wait_s(error) * 1000)
-            raise CallFailed(kind, f"{shown(call.url)}: {message}", duration_ms(), wait_ms) from error
+            kind, message = "refused", f"{shown(call.url)}: {where}{error.message}"
+        except TimeoutError:
+            kind, message = ("timeout", "no complete answer in time") if trip.connected else _unreachable(trip)
+            message = f"{shown(call.url)}: {message}"
+        raise CallFailed(kind, message, int((loop.time() - begun) * 1000), wait_ms)
 
-    async def _hops(self, call: Call, trip: _Trip) -> tuple[int, dict[str, str], str]:
+    async def _hops(self, call: Call, trip: _Trip) -> Answer:
         """Make the call and follow the allowed redirects. Only redirects that keep method and body are followed: a POST
         that becomes a GET might be answered 200 without delivering anything."""
         destination = trip.egress.check_url(call.url)
         headers = self._headers(call)
         for hops_left in range(self._follow_redirects, -1, -1):
             answer = await self._one(call, destination, headers, trip)
-            status, answered, _ = answer
-            location = answered.get("location")
+            location = answer.headers.get("location")
+            status = answer.status
             keeps = status in (307, 308) or (status in (301, 302, 303) and call.method.upper() in ("GET", "HEAD"))
             if not hops_left or location is None or not keeps:
                 return answer
-            following = trip.egress.check_url(urljoin(destination.url, location), "location")
+            following = trip.egress.check_url(urljoin(destination.url, _text(location)), "location")
             if destination.scheme == "https" and following.scheme == "http":
                 return answer  # never repeat over plain HTTP what was sent over TLS
             if following.origin != destination.origin:
@@ -224,62 +177,143 @@ class Outgoing:
             destination = following
         raise AssertionError("the last hop returns")
 
-    async def _one(
-        self, call: Call, destination: Destination, headers: CIMultiDict[str], trip: _Trip
-    ) -> tuple[int, dict[str, str], str]:
-        session = self._session(trip.egress)
+    async def _one(self, call: Call, destination: Destination, headers: Headers, trip: _Trip) -> Answer:
+        connections = self._connections_of(trip.egress)
         trip.host, trip.tried, trip.refused, trip.connected = destination.host, 0, None, False
         if trip.reaching is not None:
             trip.reaching.reschedule(asyncio.get_running_loop().time() + self._reach_s)
-        body = io.BytesIO(call.body) if len(call.body) > 1 << 20 else (call.body or None)  # large bodies are streamed
-        token = _trip.set(trip)
+        request = _request(call, destination, headers)
+        while True:
+            connection, used_before = await connections.take(
+                destination.origin, partial(self._connect, destination, trip)
+            )
+            trip.connected = True
+            if trip.reaching is not None:
+                trip.reaching.reschedule(None)
+            reusable = False
+            try:
+                reader = ResponseReader(has_body=call.method != "HEAD", cut_at_bytes=READ_BYTES)
+                answer = await connection.exchange(request, reader)
+                reusable = answer.reusable
+                return answer
+            except BadAnswer as wrong:
+                raise _Failed("protocol", str(wrong)) from None
+            except (OSError, RuntimeError):  # RuntimeError: uvloop's
+                if not used_before or call.method not in IDEMPOTENT:  # the server may have closed it while it was idle
+                    raise _Failed("protocol", "the connection ended before the answer did") from None
+            finally:
+                connections.give_back(destination.origin, connection, reusable)
+
+    def _connections_of(self, egress: Egress) -> Connections:
+        """The connections of the calls under one rule. A call of another namespace must not use one that its own rule
+        would have refused."""
+        if self._connections is None:
+            raise CallFailed("connect", STOPPING)
+        found = self._connections.get(egress)
+        if found is None:
+            found = self._connections[egress] = Connections(self._max_per_host)
+        return found
+
+    async def _connect(self, destination: Destination, trip: _Trip) -> AsyncConnection:
         try:
-            async with session.request(
-                call.method,
-                URL(destination.url, encoded=True),
-                headers=headers,
-                data=body,
-                allow_redirects=False,
-            ) as response:
-                if response.status < 200:  # 101: it switches to another protocol
-                    response.close()
-                    raise CallFailed("protocol", f"{shown(call.url)}: answered {response.status}")
-                return response.status, _answered(response), await _excerpt(response)
+            return await self._first_of(await self._addresses(destination, trip), destination, trip)
+        except ssl.SSLCertVerificationError:
+            raise _Failed("connect", f"the certificate of {trip.host} is not trusted") from None
+        except (OSError, RuntimeError):
+            raise _Failed(*_unreachable(trip)) from None
+
+    async def _addresses(self, destination: Destination, trip: _Trip) -> Sequence[str]:
+        if destination.address is not None:
+            return (str(destination.address),)
+
+        def admit() -> None:
+            wait_s = self._look_up(trip.namespace)
+            if wait_s > 0:
+                raise TooManyLookUps(wait_s)
+
+        try:
+            return await self._names.addresses(destination.host, admit)
+        except TooManyLookUps as many:
+            message = f"{trip.host} cannot be looked up yet: its namespace has used its look-ups"
+            raise _Failed("limited", message, many.wait_s) from None
+        except OSError:
+            raise _Failed("resolve", f"{trip.host} has no address") from None
+
+    async def _first_of(self, addresses: Sequence[str], destination: Destination, trip: _Trip) -> AsyncConnection:
+        """A connection to the first address that answers. The next one is tried when one has failed, or is slow. If all
+        fail, the last error is raised."""
+        left, trying = list(reversed(addresses)), set[asyncio.Task[AsyncConnection]]()
+        error: BaseException = OSError("no address")
+        try:
+            while left or trying:
+                if left:
+                    connecting = self._connect_to(left.pop(), destination, trip)
+                    if not left and not trying:
+                        return await connecting
+                    trying.add(asyncio.ensure_future(connecting))
+                wait_s = STAGGER_S if left else None
+                done, trying = await asyncio.wait(trying, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
+                for one in done:
+                    if one.exception() is None:
+                        done.remove(one)
+                        trying |= done
+                        return one.result()
+                    error = one.exception() or error
+            raise error
         finally:
-            _trip.reset(token)
+            for one in trying:
+                one.add_done_callback(_close_unused)
+                one.cancel()
 
-    def _admit_look_up(self) -> None:
-        trip = _trip.get()
-        wait_s = 0.0 if trip is None else self._look_up(trip.namespace)
-        if wait_s > 0:
-            raise TooManyLookUps(wait_s)
+    async def _connect_to(self, address: str, destination: Destination, trip: _Trip) -> AsyncConnection:
+        loop = asyncio.get_running_loop()
+        is_v6 = ":" in address
+        where = (address, destination.port, 0, 0) if is_v6 else (address, destination.port)
+        family = socket.AF_INET6 if is_v6 else socket.AF_INET
+        made = self._socket((family, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", where), trip)
+        try:
+            made.setblocking(False)
+            async with asyncio.timeout(self._connect_timeout_s):
+                await loop.sock_connect(made, where)
+            tls = self._tls_context() if destination.scheme == "https" else None
+            name = destination.host if tls is not None else None
+            _, connection = await loop.create_connection(
+                partial(AsyncConnection, KEEP_ALIVE_S), sock=made, ssl=tls, server_hostname=name
+            )
+        except BaseException:
+            made.close()
+            raise
+        return connection
 
-    def _headers(self, call: Call) -> CIMultiDict[str]:
-        """The headers to send. Raises ValueError before anything is connected if the call cannot be written as HTTP."""
-        if not _METHOD.fullmatch(call.method) or call.method.upper() == "CONNECT":
-            raise ValueError("not a method")
-        if not all(is_header(name, value) for name, value in call.headers):
-            raise ValueError("not a header")
-        headers: CIMultiDict[str] = CIMultiDict(
-            (name, value) for name, value in call.headers if name.lower() not in FRAMING
-        )
-        headers.setdefault("User-Agent", self._user_agent)
-        headers.setdefault("Accept", "*/*")
-        headers["Accept-Encoding"] = "identity"
-        return headers
+    def _tls_context(self) -> ssl.SSLContext:
+        if self._tls is None:
+            self._tls = ssl.create_default_context()
+        return self._tls
 
-    def _socket(self, info: AddressInfo) -> socket.socket:
+    def _headers(self, call: Call) -> Headers:
+        """The headers to send. Raises _Failed before anything is connected if the call cannot be written as HTTP."""
+        is_method = _METHOD.fullmatch(call.method) and call.method.upper() != "CONNECT"
+        if not is_method or not all(is_header(name, value) for name, value in call.headers):
+            raise _Failed("protocol", "the call cannot be written as HTTP")
+        headers = [pair for pair in call.headers if pair[0].lower() not in FRAMING]
+        given = {name.lower() for name, _ in headers}
+        if "user-agent" not in given:
+            headers.append(("User-Agent", self._user_agent))
+        if "accept" not in given:
+            headers.append(("Accept", "*/*"))
+        if "accept-encoding" in given:
+            headers = [pair for pair in headers if pair[0].lower() != "accept-encoding"]
+        headers.append(("Accept-Encoding", "identity"))
+        return tuple(headers)
+
+    def _socket(self, info: AddressInfo, trip: _Trip) -> socket.socket:
         """The choke point: called for every socket, with the address that it will connect to."""
-        trip = _trip.get()
         address, port = info[4][:2]
-        egress = trip.egress if trip else self._egress
-        objection = egress.objection(address, port, trip.host if trip else None)
+        objection = trip.egress.objection(address, port, trip.host)
         if objection is not None:
-            if trip is not None:
-                trip.refused = objection
+            trip.refused = objection
             raise PermissionError("not connected: the egress rule refused it")
-        if trip is not None:
-            trip.tried += 1
+        trip.tried += 1
         made = self._make_socket(info)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, value in _PROBING:
@@ -287,78 +321,44 @@ class Outgoing:
         return made
 
 
-def _connection_traces() -> aiohttp.TraceConfig:
-    """Tell the trip when its connection is established, because a call that times out earlier failed to connect."""
-
-    async def on_connected(session: aiohttp.ClientSession, context: SimpleNamespace, params: object) -> None:
-        trip = _trip.get()
-        if trip is not None:
-            trip.connected = True
-            if trip.reaching is not None:
-                trip.reaching.reschedule(None)
-
-    traces = aiohttp.TraceConfig()
-    traces.on_connection_create_end.append(on_connected)
-    traces.on_connection_reuseconn.append(on_connected)
-    return traces
-
-
-def _failure(error: Exception, trip: _Trip) -> tuple[Kind, str]:
-    """The kind and message of a failure. The message is the same for every reason why a connection failed."""
+def _unreachable(trip: _Trip) -> tuple[Kind, str]:
+    """The message is the same for every reason why a connection failed."""
     if trip.refused is not None and not trip.tried:
         return "refused", f"{trip.host} may not be called there: it is {trip.refused}"
-    if _look_up_wait_s(error):
-        return "limited", f"{trip.host} cannot be looked up yet: its namespace has used its look-ups"
-    if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return "resolve", f"{trip.host} has no address"
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return "connect", f"the certificate of {trip.host} is not trusted"
-    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
-        return "connect", f"cannot connect to {trip.host}"
-    if isinstance(error, TimeoutError):
-        if trip.connected:
-            return "timeout", "no complete answer in time"
-        return "connect", f"cannot connect to {trip.host}"
-    if isinstance(error, aiohttp.ClientResponseError):
-        return "protocol", "the answer is not HTTP"
-    if isinstance(error, aiohttp.ClientConnectionError | aiohttp.ClientPayloadError | OSError | RuntimeError):
-        return "protocol", "the connection ended before the answer did"
-    return "protocol", "the call cannot be written as HTTP"
+    return "connect", f"cannot connect to {trip.host}"
 
 
-def _look_up_wait_s(error: Exception) -> float:
-    """How long to wait, if the call failed because of the limit of look-ups. Calls that need the same name share a
-    look-up, and so its limit."""
-    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorDNSError) else None
-    return cause.wait_s if isinstance(cause, TooManyLookUps) else 0.0
+def _close_unused(connecting: asyncio.Task[AsyncConnection]) -> None:
+    """Another address was faster."""
+    if not connecting.cancelled() and connecting.exception() is None:
+        connecting.result().close()
 
 
-def _for_strangers(headers: CIMultiDict[str]) -> CIMultiDict[str]:
+def _request(call: Call, destination: Destination, headers: Headers) -> bytes:
+    url = urlsplit(destination.url)
+    target = f"{url.path or '/'}?{url.query}" if url.query else url.path or "/"
+    body = call.body if call.body or call.method.upper() in WITH_LENGTH else None
+    return request_bytes(call.method, target, (("Host", url.netloc), *headers), body)
+
+
+def _for_strangers(headers: Headers) -> Headers:
     """The headers without credentials, for a redirect to another origin."""
-    return CIMultiDict((name, value) for name, value in headers.items() if not is_credential(name))
+    return tuple((name, value) for name, value in headers if not is_credential(name))
 
 
-def _answered(response: aiohttp.ClientResponse) -> dict[str, str]:
-    """Headers by lower-case name; repeated ones are joined. Bytes that are not UTF-8 are replaced."""
-    headers: dict[str, str] = {}
-    for name, value in response.headers.items():
-        text = value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-        name = name.lower()
-        headers[name] = f"{headers[name]}, {text}" if name in headers else text
-    return headers
+def _text(value: str) -> str:
+    """A header's value. Bytes that are not UTF-8 are replaced."""
+    return value if value.isascii() else value.encode("latin-1").decode("utf-8", "replace")
 
 
-async def _excerpt(response: aiohttp.ClientResponse) -> str:
-    """Read the body so that the connection can be reused; if the body is long, close the connection instead."""
-    begin = bytearray()
-    size = 0
-    async for piece in response.content.iter_any():
-        begin += piece[: EXCERPT_BYTES - len(begin)]
-        size += len(piece)
-        if size > READ_BYTES:
-            response.close()
-            break
-    coding = response.headers.get("Content-Encoding", "identity").lower()
-    if begin and coding != "identity":
-        return f"({size} bytes, packed)"
-    return codecs.getincrementaldecoder("utf-8")("replace").decode(bytes(begin))  # a character cut in half is dropped
+def _response(answer: Answer, duration_ms: int) -> Response:
+    headers = {name: _text(value) for name, value in answer.headers.items()}
+    return Response(answer.status, headers, _excerpt(answer), duration_ms)
+
+
+def _excerpt(answer: Answer) -> str:
+    """The beginning of the body as text. Nothing is decompressed."""
+    if answer.body and answer.headers.get("content-encoding", "identity").lower() != "identity":
+        return f"({len(answer.body)} bytes, packed)"
+    begin = answer.body[:EXCERPT_BYTES]
+    return codecs.getincrementaldecoder("utf-8")("replace").decode(begin)  # a character cut in half is dropped

@@ -18,11 +18,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from aiohttp.abc import AbstractResolver, ResolveResult
-
 MAX_THREADS = 256
 RESERVED = 32  # additional threads, for names whose last lookup succeeded
 MAX_KNOWN = 10_000
+NAMES_CACHE_S = 30
 
 
 class Names(Protocol):
@@ -134,34 +133,50 @@ class TooManyLookUps(OSError):
         self.wait_s = wait_s
 
 
-class ForAiohttp(AbstractResolver):
-    """`Names` as a resolver for aiohttp's connector, which caches the answers. `admit` may raise TooManyLookUps."""
+class NameCache:
+    """The addresses of names, for NAMES_CACHE_S. Calls that need the same name at the same time share a look-up."""
 
-    def __init__(self, names: Names, admit: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, names: Names) -> None:
         self._names = names
-        self._admit = admit
+        self._known: dict[str, tuple[float, Sequence[str]]] = {}  # until when; oldest first
+        self._asking: dict[str, asyncio.Task[Sequence[str]]] = {}
 
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
-    ) -> list[ResolveResult]:
-        self._admit()
-        addresses = await self._names.addresses(host)
-        if not addresses:
-            raise OSError("the name has no address")
-        return [
-            ResolveResult(
-                hostname=host,
-                host=address,
-                port=port,
-                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
-                proto=socket.IPPROTO_TCP,
-                flags=socket.AI_NUMERICHOST,
-            )
-            for address in addresses
-        ]
+    async def addresses(self, host: str, admit: Callable[[], None]) -> Sequence[str]:
+        """At least one address. `admit` is called before a look-up, and may raise TooManyLookUps. Raises OSError."""
+        loop = asyncio.get_running_loop()
+        until_s, found = self._known.get(host, (0.0, ()))
+        if loop.time() < until_s:
+            return found
+        asking = self._asking.get(host)
+        if asking is None:
+            admit()
+            asking = self._asking[host] = loop.create_task(self._ask(host))
+            asking.add_done_callback(_retrieved)
+        return await asyncio.shield(asking)
 
-    async def close(self) -> None:
+    async def stop(self) -> None:
+        for asking in list(self._asking.values()):
+            asking.cancel()
         await self._names.stop()
+
+    async def _ask(self, host: str) -> Sequence[str]:
+        try:
+            found = await self._names.addresses(host)
+        finally:
+            del self._asking[host]
+        if not found:
+            raise OSError("the name has no address")
+        self._known.pop(host, None)
+        if len(self._known) >= MAX_KNOWN:
+            del self._known[next(iter(self._known))]
+        self._known[host] = asyncio.get_running_loop().time() + NAMES_CACHE_S, found
+        return found
+
+
+def _retrieved(asking: asyncio.Task[Sequence[str]]) -> None:
+    """Mark an error as retrieved, even if nobody waits any more."""
+    if not asking.cancelled():
+        asking.exception()
 
 
 def _look_up(host: str) -> list[str]:

@@ -20,9 +20,9 @@ from ..push.egress import Egress
 from ..push.header_rules import check_target_headers
 from ..push.hosts import Hosts
 from ..push.http_couriers import CarriedCourier, HttpCourier
-from ..push.lazy_outgoing import LazyOutgoing
 from ..push.manager import PushManager
 from ..push.observer import NullObserver, PushObserver
+from ..push.outgoing import Outgoing
 from ..push.signing import check_secret, masked
 
 LAST_CALLS_S = 1.0  # for releasing jobs after the drain
@@ -74,7 +74,7 @@ class Push:
         self.rules = PushRules(self.check_url, check_target_headers, check_secret, masked)
         self._enabled = push.enabled
         self.resolver = resolver_of(settings)
-        self._outgoing = LazyOutgoing(
+        self._outgoing = Outgoing(
             self._egress,
             follow_redirects=push.follow_redirects,
             user_agent=push.user_agent or f"dueline/{__version__}",
@@ -93,7 +93,6 @@ class Push:
                 couriers=self.couriers,
                 hosts=Hosts(push.per_host),
                 watch=watch,
-                soon=self._outgoing.soon,
             )
         )
 
@@ -108,6 +107,7 @@ class Push:
     async def start(self) -> None:
         """Raises EurekaMissing. With push disabled only discovery starts, because dialects list its services."""
         await self.resolver.start()
+        await self._outgoing.start()
         if self._enabled:
             self.manager.start()
 

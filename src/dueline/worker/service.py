@@ -31,8 +31,8 @@ from msgspec import Raw
 from ..api.answers import LeasedJob
 from ..client.address import shown, split
 from ..client.connection import Connection, secured
-from ..client.http1 import BadAnswer, request_bytes
 from ..client.times import Duration, Moment, duration_ms, moment_ms
+from ..http1.messages import BadAnswer, request_bytes
 from .bodies import takes_texts
 from .child import call_here
 from .context import Context, refuse_in_loop

@@ -18,11 +18,11 @@ from ..client.async_connection import AsyncConnection, reach
 from ..client.calls import Answer, Call, read_answer
 from ..client.connection import exchange_error
 from ..client.errors import DuelineApiError
-from ..client.http1 import BadAnswer, Response
 from ..client.idle_connections import IdleConnections
 from ..client.patience import Patience
 from ..client.retrying import retried
 from ..client.servers import Servers
+from ..http1.messages import BadAnswer, Response
 from .log import warn_if_slow
 
 LEAVE_S = 2.0  # how long the server may take to end a cancelled pull

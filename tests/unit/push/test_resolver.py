@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dueline.push.resolver import ForAiohttp, SystemNames
+from dueline.push.resolver import NameCache, SystemNames
 from tests.kit.waiting import turns
 
 HANGS = """
@@ -178,4 +178,26 @@ async def test_a_name_without_addresses_is_a_failure_too() -> None:
         async def stop(self) -> None: ...
 
     with pytest.raises(OSError):
-        await ForAiohttp(Nothing()).resolve("empty.example", 80)
+        await NameCache(Nothing()).addresses("empty.example", lambda: None)
+
+
+async def test_calls_that_need_the_same_name_share_a_look_up_and_a_caller_that_leaves_does_not_end_it() -> None:
+    asked, answers, admitted = asyncio.Event(), asyncio.Event(), []
+
+    class Slow:
+        async def addresses(self, host: str) -> list[str]:
+            asked.set()
+            await answers.wait()
+            return ["127.0.0.1"]
+
+        async def stop(self) -> None: ...
+
+    names = NameCache(Slow())
+    first, second = (
+        asyncio.ensure_future(names.addresses("one.example", lambda: admitted.append(1))) for _ in range(2)
+    )
+    await asked.wait()
+    first.cancel()
+    answers.set()
+    assert await second == ["127.0.0.1"]
+    assert admitted == [1]

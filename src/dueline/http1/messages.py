@@ -8,14 +8,17 @@ returned to a caller, and its connection is never reused.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
 
 import msgspec
 
+IDLE_S = 50.0  # idle connections older than this are dropped: a NAT or proxy in between may have forgotten them
 MAX_HEAD_BYTES = 65_536
+MAX_HEADERS = 500
 MAX_BODY_BYTES = 256 << 20
 MAX_CHUNK_LINE_BYTES = 1_024
+MAX_ASIDE_BYTES = 65_536  # of what is neither head nor body: interim answers, extensions of chunks, the trailer
 
 _STATUS = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9][0-9])(?: [^\r\n]*)?", re.DOTALL)
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -28,7 +31,8 @@ class BadAnswer(Exception):
 
 
 class Response(msgspec.Struct, frozen=True):
-    """A complete answer. Header names are lower case. `reusable`: the connection may carry another request."""
+    """A complete answer. Header names are lower case. `reusable`: the connection may carry another request; never after
+    an answer that was cut."""
 
     status: int
     headers: dict[str, str]
@@ -36,12 +40,15 @@ class Response(msgspec.Struct, frozen=True):
     reusable: bool
 
 
-def request_bytes(method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
+def request_bytes(
+    method: str, target: str, headers: Mapping[str, str] | Iterable[tuple[str, str]], body: bytes | None
+) -> bytes:
     """A complete request. The caller has checked that no header contains a line break."""
-    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in pairs)]
     if body is None:
-        return ("\r\n".join(lines) + "\r\n\r\n").encode("ascii")
-    return ("\r\n".join(lines) + f"\r\nContent-Length: {len(body)}\r\n\r\n").encode("ascii") + body
+        return ("\r\n".join(lines) + "\r\n\r\n").encode()
+    return ("\r\n".join(lines) + f"\r\nContent-Length: {len(body)}\r\n\r\n").encode() + body
 
 
 class _At(Enum):
@@ -54,9 +61,13 @@ class _At(Enum):
 
 
 class ResponseReader:
-    """Reads one answer. Call `feed` with incoming bytes until it returns the Response; `end` if the connection ends."""
+    """Reads one answer. Call `feed` with incoming bytes until it returns the Response; `end` if the connection ends.
+    `has_body` False: the answer to a HEAD request. `cut_at_bytes`: a longer body is cut; without it, it is an error."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_body: bool = True, cut_at_bytes: int | None = None) -> None:
+        self._has_body = has_body
+        self._cut_at_bytes = cut_at_bytes
+        self._aside_bytes = 0
         self._at = _At.HEAD
         self._buffer = bytearray()
         self._body = bytearray()
@@ -71,14 +82,21 @@ class ResponseReader:
         while self._step():
             if self._at is _At.HEAD:  # a body has been read to its end
                 return self._whole()
-        return None
+        return self._whole() if self._is_cut else None
 
     def end(self) -> Response | None:
         """The connection ended. The answer, if it ends with the connection; None if it was cut off."""
         return self._whole() if self._at is _At.CLOSE else None
 
+    @property
+    def _is_cut(self) -> bool:
+        return self._cut_at_bytes is not None and len(self._body) > self._cut_at_bytes
+
     def _whole(self) -> Response:
         reusable = self._reusable and not self._buffer  # unrequested bytes: the connection is out of step
+        if self._is_cut:
+            del self._body[self._cut_at_bytes :]
+            reusable = False
         return Response(self._status, self._headers, bytes(self._body), reusable)
 
     def _step(self) -> bool:
@@ -97,34 +115,44 @@ class ResponseReader:
         return self._read_line()
 
     def _take(self, size: int) -> int:
-        if len(self._body) + size > MAX_BODY_BYTES:
+        if len(self._body) + size > MAX_BODY_BYTES and self._cut_at_bytes is None:
             raise BadAnswer(f"the answer has more than {MAX_BODY_BYTES} bytes")
         self._body += self._buffer[:size]
         del self._buffer[:size]
         return size
 
     def _read_head(self) -> bool:
-        end = self._buffer.find(b"\r\n\r\n")
-        if end < 0 or end > MAX_HEAD_BYTES:
-            if len(self._buffer) > MAX_HEAD_BYTES:
-                raise BadAnswer(f"the head of the answer has more than {MAX_HEAD_BYTES} bytes")
-            if not b"HTTP/1.".startswith(self._buffer[:7]):
+        while (end := self._head_end()) is not None:
+            first, *lines = bytes(self._buffer[:end]).split(b"\r\n")
+            del self._buffer[: end + 4]
+            status = _STATUS.fullmatch(first)
+            if status is None:
                 raise BadAnswer("the answer does not begin like HTTP/1.1")
-            return False
-        first, *lines = bytes(self._buffer[:end]).split(b"\r\n")
-        del self._buffer[: end + 4]
-        status = _STATUS.fullmatch(first)
-        if status is None:
-            raise BadAnswer("the answer does not begin like HTTP/1.1")
-        self._status = int(status[2])
-        headers = _headers(lines)
-        if 100 <= self._status < 200:
+            self._status = int(status[2])
+            self._headers = _headers(lines)
+            if self._status >= 200:
+                self._frame(status[1] == b"1")
+                return True
             if self._status == 101:
                 raise BadAnswer("the answer changes the protocol")
-            return self._read_head()  # an interim answer: the real one follows
-        self._headers = headers
-        self._frame(status[1] == b"1")
-        return True
+            self._put_aside(end)  # an interim answer: the real one follows
+        return False
+
+    def _head_end(self) -> int | None:
+        """Where the head ends, once it has arrived."""
+        end = self._buffer.find(b"\r\n\r\n")
+        if 0 <= end <= MAX_HEAD_BYTES:
+            return end
+        if len(self._buffer) > MAX_HEAD_BYTES:
+            raise BadAnswer(f"the head of the answer has more than {MAX_HEAD_BYTES} bytes")
+        if not b"HTTP/1.".startswith(self._buffer[:7]):
+            raise BadAnswer("the answer does not begin like HTTP/1.1")
+        return None
+
+    def _put_aside(self, size: int) -> None:
+        self._aside_bytes += size
+        if self._aside_bytes > MAX_ASIDE_BYTES:
+            raise BadAnswer(f"more than {MAX_ASIDE_BYTES} bytes beside the answer")
 
     def _frame(self, modern: bool) -> None:
         """Determine where the body ends, and whether the connection can be reused."""
@@ -132,7 +160,7 @@ class ResponseReader:
         self._reusable = modern and "close" not in _words(self._headers.get("connection", ""))
         if coding is not None and length is not None:
             raise BadAnswer("the answer has two lengths")
-        if self._status in (204, 304):
+        if self._status in (204, 304) or not self._has_body:
             self._at, self._left = _At.LENGTH, 0
         elif coding is not None:
             if coding.lower() != "chunked" or not modern:
@@ -167,11 +195,13 @@ class ResponseReader:
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 2]
         if self._at is _At.TRAILER:
+            self._put_aside(end)
             self._at = _At.TRAILER if line else _At.HEAD
             return True
         size = line.partition(b";")[0].rstrip(b" \t")
         if not _HEX.fullmatch(size):
             raise BadAnswer("the size of a chunk is not a number")
+        self._put_aside(end - len(size))
         self._left = int(size, 16)
         self._at = _At.CHUNK_DATA if self._left else _At.TRAILER
         return True
@@ -179,6 +209,8 @@ class ResponseReader:
 
 def _headers(lines: list[bytes]) -> dict[str, str]:
     """Lower-case names and their values. Repeated headers are joined, except where that would be ambiguous."""
+    if len(lines) > MAX_HEADERS:
+        raise BadAnswer(f"the answer has more than {MAX_HEADERS} headers")
     found: dict[str, str] = {}
     for line in lines:
         name, colon, value = line.decode("latin-1").partition(":")

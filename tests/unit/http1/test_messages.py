@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dueline.client import http1
-from dueline.client.http1 import BadAnswer, Response, ResponseReader, request_bytes
+from dueline.http1 import messages as http1
+from dueline.http1.messages import BadAnswer, Response, ResponseReader, request_bytes
 
 LENGTH = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-A: 1\r\nx-a: 2\r\n\r\nhello"
 CHUNKED = (
