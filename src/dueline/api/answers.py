@@ -16,6 +16,7 @@ from msgspec import UNSET, Meta, Raw, UnsetType
 
 from ..durations import datetime_of
 from .payload import Payload
+from .server_info import Access as Access
 from .server_info import Info as Info
 from .server_info import LimitUse as LimitUse
 from .server_info import Readiness as Readiness
@@ -268,7 +269,8 @@ class Policy(msgspec.Struct, frozen=True):
 
 class Topic(msgspec.Struct, frozen=True):
     """A topic's counts and policy. The policy is kept as the server wrote it; its `by_worker` names the fields that a
-    worker set. `version` changes with the policy, the paused flag and the push target."""
+    worker set. `version` changes with the policy, the paused flag and the push target. `bands`, if they were asked for:
+    how many scheduled jobs are due within each time of `bands_ms` and not within an earlier one, and all later ones."""
 
     topic: str
     counts: Counts
@@ -281,6 +283,7 @@ class Topic(msgspec.Struct, frozen=True):
     policy: dict[str, Any] = {}
     version: int | None = None
     push: bool = False
+    bands: tuple[int, ...] | None = None
 
 
 class TopicPage(msgspec.Struct, frozen=True):

@@ -24,6 +24,7 @@ from ...engine.items import item_json
 from ...engine.job import BodyKind, Job, LeasedJob
 from ...engine.replies import refusal
 from ...engine.store import Code, Outcome, Page
+from ...rights import Grant
 from ..http import Response
 
 STATUS: dict[str, int] = {
@@ -163,7 +164,18 @@ def dead_page(page: Page, with_body: bool, by_reason: dict[str, int]) -> a.DeadP
     return a.DeadPage(tuple(job_view(job, with_body) for job in page.jobs), cursor_text(page.cursor), counts)
 
 
-def topic_view(view: commands.TopicView) -> a.Topic:
+def access(grant: Grant) -> a.Access:
+    return a.Access(
+        tuple(sorted(grant.rights)),
+        grant.namespace,
+        grant.topics,
+        grant.token_id or None,
+        grant.name or None,
+        grant.expires_at_ms,
+    )
+
+
+def topic_view(view: commands.TopicView, with_bands: bool = False) -> a.Topic:
     return a.Topic(
         topic=view.topic,
         counts=a.Counts(view.scheduled, view.ready, view.leased, view.done, view.dead, view.cancelled),
@@ -176,6 +188,7 @@ def topic_view(view: commands.TopicView) -> a.Topic:
         policy=msgspec.to_builtins(policy_view(view.policy)),
         version=view.version,
         push=view.push,
+        bands=view.bands if with_bands else None,
     )
 
 
