@@ -3,6 +3,8 @@
 #   make serve        run the server on 127.0.0.1:9277 with its data in ./dueline-data
 #   make test         run the tests, without the slow ones (make test-slow)
 #   make check        check format, lint and types, and run all tests, as CI does
+#   make ui           build the dashboard (needs Node 20.19 or newer, and npm); commit the files that it makes
+#   make test-ui      build it again, and compare with the committed files
 #   make test-eureka  run the discovery tests against the Eureka registry at EUREKA_URL
 #   make fuzz         send broken requests of every protocol to a server with tokens, for ten minutes
 #   make bench        run the short benchmark; bench-full uses the full sizes
@@ -21,7 +23,7 @@ COMPILE := uv pip compile pyproject.toml --generate-hashes --no-emit-index-url -
 # Tests start hundreds of Python processes. Each would compile all modules again if bytecode were not kept.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup dev serve test test-slow test-eureka fuzz check format lint types docs bench bench-full bench-strangers bench-peers lock clean
+.PHONY: setup dev serve test test-slow ui test-ui test-eureka fuzz check format lint types docs bench bench-full bench-strangers bench-peers lock clean
 
 setup: .venv/.server
 dev: .venv/.dev
@@ -55,6 +57,12 @@ test: dev
 # minutes more; `make check` runs both.
 test-slow: dev
 	$(BIN)/pytest -n 2 --dist loadfile -m slow $(ARGS)
+
+ui:
+	cd ui && npm ci --no-audit --no-fund && npm run build
+
+test-ui:
+	tools/check_ui.sh
 
 # The tests register and remove their own instances in the registry and touch nothing else.
 test-eureka: dev

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-STAGES = ["packages", "setup", "lint", "types", "test", "test-slow"]
-TARGETS = ["dev", "lint", "types", "test", "test-slow"]
+STAGES = ["packages", "setup", "lint", "types", "test-ui", "test", "test-slow"]
+TARGETS = ["dev", "lint", "types", "test-ui", "test", "test-slow"]
 
 
 ALL = ("cc", "curl", "node", "php", "redis-check-rdb")
