@@ -64,6 +64,8 @@ export function Empty({ title, children, command }: Children & { title: string; 
   return <div class="empty"><strong>{title}</strong>{children && <span>{children}</span>}{command && <code>{command}</code>}</div>;
 }
 
+const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
+
 /** What went wrong, why, and what to do. */
 export function Trouble({ error, retry }: { error: ApiError; retry?: () => void }) {
   const advice =
@@ -74,7 +76,7 @@ export function Trouble({ error, retry }: { error: ApiError; retry?: () => void 
   return (
     <div class="alert red" role="alert">
       <Icon name="warn" />
-      <div><strong>{t(error.message)}</strong>{error.field && <span> ({error.field})</span>} <span class="small mono">{error.code}</span><div class="small">{advice}</div></div>
+      <div><strong>{capital(t(error.message))}</strong>{error.field && <span> ({error.field})</span>} <span class="small mono">{error.code}</span><div class="small">{advice}</div></div>
       {retry && <button onClick={retry}>{t("Retry")}</button>}
     </div>
   );
@@ -105,7 +107,7 @@ export function CopyButton({ text, label }: { text: string; label: string }) {
 }
 
 export function Field({ label, hint, children }: Children & { label: string; hint?: ComponentChildren }) {
-  return <label class="field"><span>{label}</span>{children}{hint && <span class="hint">{hint}</span>}</label>;
+  return <div class="field"><label><span>{label}</span>{children}</label>{hint && <span class="hint">{hint}</span>}</div>;
 }
 
 // --- dialogs

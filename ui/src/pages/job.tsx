@@ -26,7 +26,7 @@ const DEAD: Record<string, string> = { exhausted: "Is dead: its attempts are use
 export function retryWords(retry: Retry | null): string {
   if (!retry) return t("as the topic says");
   if (retry === "none") return t("at once");
-  if (retry.ladder) return t("after {waits}; then it is dead", { waits: retry.ladder.join(", ") });
+  if (retry.ladder) return t("after {waits}", { waits: retry.ladder.join(", ") });
   return t("after {base}, then {factor} times as long each time, at most {most}", { base: span(retry.base_ms ?? 1000), factor: retry.factor ?? 2, most: span(retry.max_ms ?? 3_600_000) });
 }
 

@@ -93,7 +93,7 @@ function FilterBar({ filter, set, topic }: { filter: Filter; set: (values: Parti
     <form class="filter" onSubmit={(event) => (event.preventDefault(), id && go(href(["topics", topic, "jobs", id])))}>
       <Field label={t("State")}>
         <select value={filter.state} onChange={(event) => set({ state: event.currentTarget.value, key: "", cursor: "" })}>
-          <option value="">{t("unfinished")}</option>
+          <option value="">{t("any state")}</option>
           {Object.entries(WORDS).map(([state, word]) => <option value={state} key={state}>{t(word)}</option>)}
         </select>
       </Field>

@@ -34,7 +34,7 @@ function sentence(topics: Topic[], more: boolean): string {
   const dead = sum(topics, (one) => one.counts.dead);
   const first = deserted ? t("{n} topics have ready jobs and nobody consumes them", { n: deserted }) : t("Every topic with ready jobs is being consumed");
   const second = dead ? t("{n} dead letters", { n: exact(dead) }) : t("no dead letters");
-  return `${first}; ${second}.${more ? ` ${t("These are the first {n} topics by name.", { n: topics.length })}` : ""}`;
+  return `${t("{first}; {second}.", { first, second })}${more ? ` ${t("These are the first {n} topics by name.", { n: topics.length })}` : ""}`;
 }
 
 function Tile({ name, n, note, link, kind }: { name: string; n: number; note?: preact.ComponentChildren; link?: string; kind?: string }) {
@@ -68,7 +68,7 @@ export function Overview() {
                 <Tile name={t("leased")} kind="leased" n={sum(topics, (one) => one.counts.leased)} note={t("being worked on")} link={href(["topics"], { sort: "leased" })} />
                 <Tile name={t("dead")} kind="dead" n={sum(topics, (one) => one.counts.dead)} note={t("can be revived")} link={href(["dead"])} />
                 <Tile name={t("Topics")} n={topics.length} note={t("{n} topics are paused", { n: topics.filter((one) => one.paused).length })} link={href(["topics"])} />
-                <Tile name={t("Consumers waiting")} n={sum(topics, (one) => one.waiters)} note={t("{n} targets", { n: topics.filter((one) => one.push).length })} />
+                <Tile name={t("Consumers")} n={sum(topics, (one) => one.waiters)} note={t("waiting now")} />
               </div>
               <div class="cols">
                 <Panel title={t("Busiest topics")} tools={<a href={href(["topics"])}>{t("All topics")}</a>}>

@@ -27,8 +27,8 @@ function sentence(topic: Topic): string {
   else if (leased) parts.push(t("{n} jobs are being worked on", { n: exact(leased) }));
   if (!ready && scheduled && topic.next_due_at_ms) parts.push(t("the next of {n} jobs is due {time}", { n: exact(scheduled), time: relative(topic.next_due_at_ms) }));
   if (dead) parts.push(t("{n} dead letters", { n: exact(dead) }));
-  const text = parts.join("; ");
-  return text ? `${text[0]!.toUpperCase()}${text.slice(1)}.` : t("It has no jobs.");
+  const text = parts.join(t("; "));
+  return text ? `${text[0]!.toUpperCase()}${text.slice(1)}${t(".")}` : t("It has no jobs.");
 }
 
 export function TopicPage({ name, tab }: { name: string; tab: string }) {
@@ -42,7 +42,7 @@ export function TopicPage({ name, tab }: { name: string; tab: string }) {
   const actions = topic && (
     <>
       {can("manage") && (topic.paused ? <button onClick={() => void resume()}><Icon name="play" />{t("Resume")}</button> : <button onClick={() => setDialog("pause")}><Icon name="pause" />{t("Pause")}</button>)}
-      {can("manage") && <button class="danger" onClick={() => setDialog("delete")}>{t("Delete")}</button>}
+      {can("manage") && tab === "policy" && <button class="danger" onClick={() => setDialog("delete")}>{t("Delete")}</button>}
       <SendButton topic={name} />
     </>
   );
