@@ -59,8 +59,9 @@ test: dev
 test-slow: dev
 	$(BIN)/pytest -n 2 --dist loadfile -m slow --ignore=tests/browser $(ARGS)
 
+# Not `npm ci`: it insists on a line in the lock file for the tools of every platform, and some mirrors lack a few.
 ui:
-	cd ui && npm ci --no-audit --no-fund && npm run build
+	cd ui && npm install --no-save --no-audit --no-fund && npm run build
 
 test-ui:
 	tools/check_ui.sh
@@ -68,7 +69,7 @@ test-ui:
 # One process, because all tests share one browser. The check for accessibility needs a file from npm, and is skipped
 # without it. DUELINE_IMAGES=docs/images replaces the pictures of the docs.
 test-browser: dev
-	@test -d ui/node_modules || (cd ui && npm ci --no-audit --no-fund --loglevel=error) || true
+	@test -d ui/node_modules || (cd ui && npm install --no-save --no-audit --no-fund --loglevel=error) || true
 	$(BIN)/pytest tests/browser -rs $(ARGS)
 
 # The tests register and remove their own instances in the registry and touch nothing else.

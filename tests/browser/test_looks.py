@@ -52,7 +52,7 @@ async def test_a_page_fits_a_phone(name: str, open_view: OpenView) -> None:
         assert wide == 0
 
 
-@pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed: npm ci in ui/")
+@pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed: make ui")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_everyone_can_read_and_use_every_page(scheme: str, open_view: OpenView) -> None:
     found: dict[str, Any] = {}
