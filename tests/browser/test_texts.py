@@ -75,7 +75,9 @@ async def test_a_text_is_shown_as_it_is(open_view: OpenView, texts: str) -> None
     async with open_view() as view:
         await view.open("topics/texts/jobs/t1")
         await expect(view.page.get_by_text(CORPUS[1]).first).to_be_visible()
-        await view.open("topics?ns=youzan")
+        await view.open("topics")
+        await view.page.get_by_label("Namespace").first.select_option("youzan")
+        await view.page.get_by_role("link", name="Topics").first.click()
         await expect(view.page.get_by_role("link", name=CORPUS[0])).to_be_visible()
         await view.page.get_by_role("link", name=CORPUS[0]).click()
         await expect(view.page.get_by_role("heading", level=1)).to_have_text(CORPUS[0])

@@ -263,8 +263,8 @@ async def test_a_cookie_counts_only_where_the_dashboard_calls_and_after_a_header
         _, token = await site.token(Right.ADMIN)
         cookie = cookie_of(await site.login(token))
         assert (await site.ask("GET", "/metrics", cookie=cookie)).status == 401
-        wrong = await site.ask("GET", "/v1/info", cookie=cookie, authorization="Bearer dl_0123456789ab_nobody")
-        assert wrong.status == 401
+        for other in ("Bearer dl_0123456789ab_nobody", "Basic YTpi"):
+            assert (await site.ask("GET", "/v1/info", cookie=cookie, authorization=other)).status == 401
 
 
 async def test_a_read_only_dashboard_changes_nothing(open_site: OpenSite) -> None:

@@ -100,6 +100,7 @@ async function send<T>(method: string, path: string, { query, body, raw, ns }: O
   const found = parsed(text);
   if (answer.ok && found && typeof found === "object") sources.set(found, text);
   if (answer.ok || path === "/readyz") return found as T;
+  if (answer.status === 401) expired.forEach((tell) => tell());
   const error = found?.error;
   throw new ApiError(answer.status, error?.code ?? "error", error?.message ?? `HTTP ${answer.status}`, error?.field ?? null);
 }
@@ -116,6 +117,14 @@ const sources = new WeakMap<object, string>();
 
 /** The text that an answer was read from. Numbers in a body may have more digits than JavaScript keeps. */
 export const sourceOf = (answer: object): string => sources.get(answer) ?? "";
+
+const expired = new Set<() => void>();
+
+/** Be told when the server does not accept the login any more. Returns what ends it. */
+export function onUnauthorized(tell: () => void): () => void {
+  expired.add(tell);
+  return () => void expired.delete(tell);
+}
 
 export const part = encodeURIComponent;
 export const topicPath = (topic: string): string => `/v1/topics/${part(topic)}`;

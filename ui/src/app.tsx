@@ -1,6 +1,6 @@
 // The frame: who is logged in, the head with search, the navigation, and the view of the URL.
 import { useEffect, useState } from "preact/hooks";
-import { ApiError, call, type Info, type Settings } from "./api";
+import { ApiError, call, type Info, onUnauthorized, type Settings } from "./api";
 import { language, setLanguage, t } from "./i18n";
 import icon from "./icon.svg";
 import { Icon } from "./icons";
@@ -35,6 +35,8 @@ export function App() {
       throw error;
     }
   }, 30_000);
+  const isIn = Boolean(boot.data?.info);
+  useEffect(() => onUnauthorized(() => isIn && boot.reload()), [isIn, ns]);
   if (!boot.data) return <div class="login">{boot.error ? <div class="panel"><Trouble error={boot.error} retry={boot.reload} />{boot.error.code === "forbidden" && <button onClick={() => go(href([], {}, DEFAULT_NS))}>{t("Go to the namespace default")}</button>}</div> : <Skeleton />}</div>;
   const { settings, info } = boot.data;
   if (!info) return <><Login settings={settings} done={boot.reload} /><Toasts /></>;
@@ -50,12 +52,13 @@ function Frame({ settings, info, ns, left, drawn }: { settings: Settings; info: 
   const topics = useTopics(ns, shows ? (many ? 15_000 : 4000) : 30_000);
   useEffect(() => setMany((topics.data?.topics.length ?? 0) > 200), [topics.data?.topics.length]);
   const help = useKeys();
+  const names = useNamespaces(ns);
   return (
     <SessionContext.Provider value={{ settings, info, ns, topics }}>
-      <Head left={left} drawn={drawn} />
+      <Head left={left} drawn={drawn} names={names} />
       <div class="body">
         <Side at={parts[0] ?? ""} />
-        <main class="main" id="main"><View parts={parts} /></main>
+        <main class="main" id="main"><Namespaces names={names} place="narrow" /><View parts={parts} /></main>
       </div>
       <Toasts />
       {help.open && <HelpDialog close={help.close} />}
@@ -90,7 +93,7 @@ function Side({ at }: { at: string }) {
   );
 }
 
-function Head({ left, drawn }: { left: () => void; drawn: () => void }) {
+function Head({ left, drawn, names }: { left: () => void; drawn: () => void; names: string[] }) {
   const { settings, info } = useSession();
   const live = useLiveSwitch();
   const [theme, setTheme] = useState(document.documentElement.dataset["theme"] ?? "light");
@@ -110,7 +113,7 @@ function Head({ left, drawn }: { left: () => void; drawn: () => void }) {
       <a class="brand" href={href([])}><img src={icon} alt="" /><span>Dueline</span><span class="sr">Dueline</span></a>
       {settings.environment && <span class={`badge ${settings.colour}`}>{settings.environment}</span>}
       {settings.read_only && <span class="badge grey wide">{t("read only")}</span>}
-      <Namespaces />
+      <Namespaces names={names} place="wide" />
       <Search />
       <div class="tools">
         <button class="quiet" aria-pressed={live} onClick={() => setLive(!live)} title={`${live ? t("The page refreshes itself") : t("The page does not refresh itself")} · ${zone()}`}><span class={`state s-${live ? "ok" : "idle"}`}><svg viewBox="0 0 10 10" aria-hidden="true"><circle cx="5" cy="5" r="4" /></svg></span><span class="wide">{live ? t("live") : t("stopped")}</span><span class="sr">{t("Refresh")}</span></button>
@@ -124,12 +127,16 @@ function Head({ left, drawn }: { left: () => void; drawn: () => void }) {
 
 type Names = { namespaces: { namespace: string }[]; next_cursor: string | null };
 
-function Namespaces() {
-  const { ns } = useSession();
+function useNamespaces(ns: string): string[] {
   const live = useLive("namespaces", () => call<Names>("GET", "/v1/namespaces", { ns, query: { limit: 200 } }), 60_000);
-  const names = [...new Set([DEFAULT_NS, ns, ...(live.data?.namespaces ?? []).map((one) => one.namespace)])].sort();
+  return [...new Set([DEFAULT_NS, ns, ...(live.data?.namespaces ?? []).map((one) => one.namespace)])].sort();
+}
+
+/** In the head, or on a phone above the view. */
+function Namespaces({ names, place }: { names: string[]; place: "wide" | "narrow" }) {
+  const { ns } = useSession();
   if (names.length < 2) return null;
-  return <select class="wide" aria-label={t("Namespace")} value={ns} onChange={(event) => go(href([], {}, event.currentTarget.value))}>{names.map((name) => <option key={name}>{name}</option>)}</select>;
+  return <select class={place} aria-label={t("Namespace")} value={ns} onChange={(event) => go(href([], {}, event.currentTarget.value))}>{names.map((name) => <option key={name}>{name}</option>)}</select>;
 }
 
 const KEYS: [string, string][] = [["/", "Search"], ["g o", "Overview"], ["g t", "Topics"], ["g d", "Dead letters"], ["g p", "Push"], ["g s", "Store"], ["j  k", "Next and previous row"], ["Enter", "Open the row"], ["?", "This help"]];
