@@ -52,6 +52,15 @@ async def test_a_page_fits_a_phone(name: str, open_view: OpenView) -> None:
         assert wide == 0
 
 
+async def test_no_table_is_cut_off_on_a_desk(open_view: OpenView) -> None:
+    hidden = "[...document.querySelectorAll('.wrap')].map(one => one.scrollWidth - one.clientWidth)"
+    async with open_view() as view:
+        view.refusals = (404,)
+        for name, place in PAGES.items():
+            await settled(view, place)
+            assert set(await view.page.evaluate(hidden)) <= {0}, name
+
+
 @pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed: make ui")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_everyone_can_read_and_use_every_page(scheme: str, open_view: OpenView) -> None:

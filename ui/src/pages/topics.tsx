@@ -88,7 +88,7 @@ function TopicTable({ topics, by, sort }: { topics: Topic[]; by: Column; sort: (
         <tbody>
           {topics.slice(0, 1000).map((one) => (
             <tr key={one.topic} data-link={href(["topics", one.topic])}>
-              <td class="whole"><a href={href(["topics", one.topic])} class="ell" title={one.topic}>{one.topic}</a></td>
+              <td class="whole"><a href={href(["topics", one.topic])} class="ell name" title={one.topic}>{one.topic}</a></td>
               <td class="whole"><TopicState topic={one} /></td>
               <td class="num" data-label={t("scheduled")}><Num n={one.counts.scheduled} /></td>
               <td class="num" data-label={t("ready")}><Num n={one.counts.ready} /></td>
