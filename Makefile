@@ -4,6 +4,9 @@
 #   make test         run the tests, without the slow ones (make test-slow)
 #   make check        check format, lint and types, and run all tests, as CI does
 #   make test-faults  run the fault suite: failovers, moved slots, broken networks. make test-faults-long: all rounds
+#   make ui           build the dashboard (needs Node 20.19 or newer, and npm); commit the files that it makes
+#   make test-ui      build it again, and compare with the committed files
+#   make test-browser  use the dashboard in Chromium (skipped if there is none)
 #   make test-eureka  run the discovery tests against the Eureka registry at EUREKA_URL
 #   make fuzz         send broken requests of every protocol to a server with tokens, for ten minutes
 #   make bench        run the short benchmark; bench-full uses the full sizes
@@ -22,7 +25,7 @@ COMPILE := uv pip compile pyproject.toml --generate-hashes --no-emit-index-url -
 # Tests start hundreds of Python processes. Each would compile all modules again if bytecode were not kept.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup dev serve test test-slow test-faults test-faults-long test-eureka fuzz check format lint types docs bench bench-full bench-strangers bench-peers lock clean
+.PHONY: setup dev serve test test-slow test-faults test-faults-long ui test-ui test-browser test-eureka fuzz check format lint types docs bench bench-full bench-strangers bench-peers lock clean
 
 setup: .venv/.server
 dev: .venv/.dev
@@ -50,12 +53,12 @@ serve: setup
 # in one process, so that its fixtures (a store, a server) start only once. The files run in order: short tests come last.
 # Schemathesis makes its test cases while tests are collected, so the quick run does not even load it.
 test: dev
-	$(BIN)/pytest -n 6 --dist loadfile --no-loadscope-reorder -m "not slow and not faults" -p no:schemathesis --ignore=tests/unit/native/test_schemathesis.py $(ARGS)
+	$(BIN)/pytest -n 6 --dist loadfile --no-loadscope-reorder -m "not slow and not faults" -p no:schemathesis --ignore=tests/unit/native/test_schemathesis.py --ignore=tests/browser $(ARGS)
 
 # Kills under load, mutants of the scripts, calls made up from the OpenAPI document, other languages and libraries. Takes
 # minutes more; `make check` runs both.
 test-slow: dev
-	$(BIN)/pytest -n 2 --dist loadfile -m "slow and not faults" $(ARGS)
+	$(BIN)/pytest -n 2 --dist loadfile -m "slow and not faults" --ignore=tests/browser $(ARGS)
 
 # The fault suite prints one line per scenario. ARGS="--faults-seed 7" takes another seed, ARGS="-k sentinel" a part.
 test-faults: dev
@@ -65,6 +68,19 @@ test-faults: dev
 # lines of the scenarios that ran are replaced, the others stay; `make docs` then makes the table.
 test-faults-long: dev
 	$(BIN)/pytest tests/faults -m faults -rs --faults-long --faults-results docs/data/faults.jsonl $(ARGS)
+
+# Not `npm ci`: it insists on a line in the lock file for the tools of every platform, and some mirrors lack a few.
+ui:
+	cd ui && npm install --no-save --no-audit --no-fund && npm run build
+
+test-ui:
+	tools/check_ui.sh
+
+# One process, because all tests share one browser. The check for accessibility needs a file from npm, and is skipped
+# without it. DUELINE_IMAGES=docs/images replaces the pictures of the docs.
+test-browser: dev
+	@test -d ui/node_modules || (cd ui && npm install --no-save --no-audit --no-fund --loglevel=error) || true
+	$(BIN)/pytest tests/browser -rs $(ARGS)
 
 # The tests register and remove their own instances in the registry and touch nothing else.
 test-eureka: dev
@@ -93,7 +109,7 @@ docs: setup
 	$(BIN)/python -m tools.docs.testing > docs/testing-reference.md
 	$(BIN)/python -m tools.docs.faults
 
-check: lint types test test-slow test-faults
+check: lint types test-ui test test-browser test-slow test-faults
 
 fuzz: dev
 	$(BIN)/python -m tools.fuzz $(ARGS)

@@ -55,6 +55,12 @@ SAMPLES: dict[str, Sample] = {
     "metrics": Sample("GET", "/metrics", Names.ALL),
     "openapi": Sample("GET", "/openapi.json", Names.NOTHING),
     "docs": Sample("GET", "/docs", Names.NOTHING),
+    "root": Sample("GET", "/", Names.NOTHING),
+    "ui": Sample("GET", "/ui/", Names.NOTHING),
+    "ui_moved": Sample("GET", "/ui", Names.NOTHING),
+    "ui_settings": Sample("GET", "/ui/settings", Names.NOTHING),
+    "ui_login": Sample("POST", "/ui/login", Names.NOTHING, body={}),  # the token is in the body; this has none
+    "ui_logout": Sample("POST", "/ui/logout", Names.NOTHING),
     "send": Sample("POST", J, body={"id": "a", "body": 1, "delay": "1h", "on_conflict": "keep"}),
     "list_jobs": Sample("GET", J),
     "get": Sample("GET", J + "/a"),

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-STAGES = ["packages", "setup", "lint", "types", "test", "test-slow", "test-faults"]
-TARGETS = ["dev", "lint", "types", "test", "test-slow", "test-faults"]
+STAGES = ["packages", "setup", "lint", "types", "test-ui", "test", "test-browser", "test-slow", "test-faults"]
+TARGETS = ["dev", "lint", "types", "test-ui", "test", "test-browser", "test-slow", "test-faults"]
 
 
-ALL = ("cc", "curl", "node", "php", "redis-check-rdb")
+ALL = ("cc", "chromium", "curl", "node", "php", "redis-check-rdb")
 
 
 def ci(folder: Path, make: str, *, installed: tuple[str, ...] = ALL) -> tuple[int, str, str]:
@@ -50,6 +50,6 @@ def test_ci_ends_with_the_exit_code_of_the_stage_that_failed(tmp_path: Path, fai
 
 
 def test_ci_installs_the_programs_that_are_missing(tmp_path: Path) -> None:
-    code, _, calls = ci(tmp_path, "exit 0", installed=("cc", "curl"))
+    code, _, calls = ci(tmp_path, "exit 0", installed=("cc", "chromium", "curl"))
     wanted = "nodejs php-cli redis-tools"
     assert (code, re.findall(rf"^apt-get install .* ({wanted})$", calls, re.MULTILINE)) == (0, [wanted])

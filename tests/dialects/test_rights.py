@@ -16,50 +16,56 @@ readyz                          none    nowhere
 metrics                         read    header
 openapi                         none    nowhere
 docs                            none    nowhere          /docs: any link
+root                            none    nowhere          /: any link
+ui                              none    nowhere          /ui/: any link
+ui_moved                        none    nowhere          /ui: any link
+ui_settings                     none    nowhere
+ui_login                        none    nowhere
+ui_logout                       none    nowhere
 
-send                            send    header
-list_jobs                       read    header
-get                             read    header
-patch                           manage  header
-cancel                          manage  header
-fire                            manage  header
-cancel_jobs                     manage  header
-pull                            pull    header
-pull_topics                     pull    header
-ack                             pull    header
-release                         pull    header
-extend                          pull    header
-list_topics                     read    header
-get_topic                       read    header
-put_topic                       manage  header
-delete_topic                    manage  header
-pause                           manage  header
-resume                          manage  header
-list_namespaces                 read    header
-list_dead                       read    header
-revive                          manage  header
-purge                           manage  header
-get_push                        push    header
-put_push                        push    header
-remove_push                     push    header
-list_attempts                   push    header
-pause_push                      push    header
-resume_push                     push    header
-list_schedules                  read    header
-get_schedule                    read    header
-put_schedule                    manage  header
-delete_schedule                 manage  header
-next_occurrences                read    header
-run_schedule                    manage  header
-pause_schedule                  manage  header
-resume_schedule                 manage  header
-create_token                    admin   header
-list_tokens                     admin   header
-get_token                       admin   header
-rotate_token                    admin   header
-revoke_token                    admin   header
-list_audit                      admin   header
-info                            read    header
+send                            send    header or cookie
+list_jobs                       read    header or cookie
+get                             read    header or cookie
+patch                           manage  header or cookie
+cancel                          manage  header or cookie
+fire                            manage  header or cookie
+cancel_jobs                     manage  header or cookie
+pull                            pull    header or cookie
+pull_topics                     pull    header or cookie
+ack                             pull    header or cookie
+release                         pull    header or cookie
+extend                          pull    header or cookie
+list_topics                     read    header or cookie
+get_topic                       read    header or cookie
+put_topic                       manage  header or cookie
+delete_topic                    manage  header or cookie
+pause                           manage  header or cookie
+resume                          manage  header or cookie
+list_namespaces                 read    header or cookie
+list_dead                       read    header or cookie
+revive                          manage  header or cookie
+purge                           manage  header or cookie
+get_push                        push    header or cookie
+put_push                        push    header or cookie
+remove_push                     push    header or cookie
+list_attempts                   push    header or cookie
+pause_push                      push    header or cookie
+resume_push                     push    header or cookie
+list_schedules                  read    header or cookie
+get_schedule                    read    header or cookie
+put_schedule                    manage  header or cookie
+delete_schedule                 manage  header or cookie
+next_occurrences                read    header or cookie
+run_schedule                    manage  header or cookie
+pause_schedule                  manage  header or cookie
+resume_schedule                 manage  header or cookie
+create_token                    admin   header or cookie
+list_tokens                     admin   header or cookie
+get_token                       admin   header or cookie
+rotate_token                    admin   header or cookie
+revoke_token                    admin   header or cookie
+list_audit                      admin   header or cookie
+info                            read    header or cookie
 
 camellia_send_msg               send    header or path
 camellia_pull_msg               pull    header or path
@@ -122,7 +128,8 @@ def served() -> list[Route]:
 
 def test_every_route_needs_the_right_and_takes_the_token_that_the_table_says() -> None:
     found = {line for route in served() for line in lines_of(route)}
-    written = set(filter(None, TABLE.split("\n"))) | {f"{'docs':<32}none    nowhere"}  # the files of the page
+    files = {f"{page:<32}none    nowhere" for page in ("docs", "ui")}  # the files of the pages
+    written = set(filter(None, TABLE.split("\n"))) | files
     assert (sorted(found - written), sorted(written - found)) == ([], [])
 
 

@@ -15,25 +15,26 @@ import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
 from ..durations import datetime_of
+from .access_answers import AuditEntry as AuditEntry
+from .access_answers import AuditPage as AuditPage
+from .access_answers import SecretToken as SecretToken
+from .access_answers import Token as Token
+from .access_answers import TokenPage as TokenPage
+from .documented import one_of
 from .payload import Payload
 from .schedule_answers import JobTemplate as JobTemplate
 from .schedule_answers import NextOccurrences as NextOccurrences
 from .schedule_answers import Schedule as Schedule
 from .schedule_answers import ScheduleDeleted as ScheduleDeleted
 from .schedule_answers import SchedulePage as SchedulePage
+from .server_info import Access as Access
 from .server_info import Info as Info
 from .server_info import LimitUse as LimitUse
 from .server_info import Readiness as Readiness
 
-
-def _one_of(*texts: str) -> Meta:
-    """Documents the values of a text. A newer server may send others."""
-    return Meta(extra_json_schema={"enum": list(texts)})
-
-
-State = Annotated[str, _one_of("scheduled", "ready", "leased", "done", "dead", "cancelled")]
-Reason = Annotated[str, _one_of("exhausted", "expired", "rejected", "corrupt")]
-TargetState = Annotated[str, _one_of("ok", "open", "half_open", "paused")]
+State = Annotated[str, one_of("scheduled", "ready", "leased", "done", "dead", "cancelled")]
+Reason = Annotated[str, one_of("exhausted", "expired", "rejected", "corrupt")]
+TargetState = Annotated[str, one_of("ok", "open", "half_open", "paused")]
 Base64 = Annotated[str, Meta(extra_json_schema={"contentEncoding": "base64"})]
 Retry = dict[str, Any] | Literal["none"]
 
@@ -116,7 +117,7 @@ class Sent(msgspec.Struct, frozen=True):
 
     id: str
     topic: str
-    result: Annotated[str, _one_of("created", "kept", "replaced", "appended")]
+    result: Annotated[str, one_of("created", "kept", "replaced", "appended")]
     state: State
     due_at_ms: int
     version: int
@@ -284,7 +285,8 @@ class Expansion(msgspec.Struct, frozen=True):
 class Topic(msgspec.Struct, frozen=True):
     """A topic's counts and policy. The policy is kept as the server wrote it; its `by_worker` names the fields that a
     worker set. `version` changes with the policy, the partitions, the paused flag and the push target. `expansion`:
-    null unless partitions were added and old ones still hold jobs."""
+    null unless partitions were added and old ones still hold jobs. `bands`, if they were asked for: how many scheduled
+    jobs are due within each time of `bands_ms` and not within an earlier one, and all later ones."""
 
     topic: str
     counts: Counts
@@ -298,6 +300,7 @@ class Topic(msgspec.Struct, frozen=True):
     version: int | None = None
     push: bool = False
     expansion: Expansion | None = None
+    bands: tuple[int, ...] | None = None
 
 
 class TopicPage(msgspec.Struct, frozen=True):
@@ -311,7 +314,7 @@ class TopicDeleted(msgspec.Struct, frozen=True):
     """The answer to the deletion of a topic."""
 
     topic: str
-    result: Annotated[str, _one_of("deleted")] = "deleted"
+    result: Annotated[str, one_of("deleted")] = "deleted"
 
 
 class Namespace(msgspec.Struct, frozen=True):
@@ -369,7 +372,7 @@ class PushRemoved(msgspec.Struct, frozen=True):
     """The answer to the removal of a push target."""
 
     topic: str
-    result: Annotated[str, _one_of("removed")] = "removed"
+    result: Annotated[str, one_of("removed")] = "removed"
 
 
 class Attempt(msgspec.Struct, frozen=True):
@@ -389,63 +392,4 @@ class AttemptPage(msgspec.Struct, frozen=True):
     """One page of calls, newest first. Even an empty page may have a cursor; null = this is the last page."""
 
     attempts: tuple[Attempt, ...]
-    next_cursor: str | None = None
-
-
-class AuditEntry(msgspec.Struct, frozen=True):
-    """One call that changed something, or tried to. `who`: the id of the caller's token; "": the server checks no
-    tokens; "local": a program on the store itself. `action`: the name of the operation. `code` null: it succeeded."""
-
-    id: str
-    at_ms: int
-    who: str
-    who_name: str | None
-    address: str | None
-    namespace: str
-    action: str
-    topic: str | None
-    details: dict[str, Any]
-    status: int
-    code: str | None
-    server: str
-
-
-class AuditPage(msgspec.Struct, frozen=True):
-    """One page of the audit log, newest first. Even an empty page may have a cursor; null = this is the last page."""
-
-    entries: tuple[AuditEntry, ...]
-    next_cursor: str | None = None
-
-
-class Token(msgspec.Struct, frozen=True, kw_only=True):
-    """An access token. `namespace` null: all of them. `old_secret_until_ms`: it was rotated; the old text ends then."""
-
-    id: str
-    name: str
-    state: Annotated[str, _one_of("active", "expired", "revoked")]
-    rights: tuple[str, ...]
-    namespace: str | None = None
-    topics: tuple[str, ...] = ()
-    created_at_ms: int
-    expires_at_ms: int | None = None
-    revoked_at_ms: int | None = None
-    old_secret_until_ms: int | None = None
-    requests_per_s: float | None = None
-    max_connections: int | None = None
-    max_polls: int | None = None
-
-
-class SecretToken(Token, frozen=True, kw_only=True):
-    """A new or rotated access token. `token` is its text, which is shown only here."""
-
-    token: str
-
-    def __repr__(self) -> str:
-        return f"SecretToken(id={self.id!r}, name={self.name!r})"
-
-
-class TokenPage(msgspec.Struct, frozen=True):
-    """One page of tokens, in the order of their last change."""
-
-    tokens: tuple[Token, ...]
     next_cursor: str | None = None

@@ -107,7 +107,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("GET", "/v1/topics", "list_topics", Right.READ, TOPICS, "List topics, page by page", (a.TopicPage,),
               query=r.ListTopics),
     Operation("GET", T, "get_topic", Right.READ, TOPICS, "A topic's counts and policy", (a.Topic,),
-              errors=("not_found",)),
+              query=r.GetTopic, errors=("not_found",)),
     Operation("PUT", T, "put_topic", Right.MANAGE, TOPICS, "Set a topic's policy", (a.Topic,), r.PutTopic,
               success=(200, 201),
               errors=("version_mismatch", "expanding"),

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
-from ..bounds import MAX_GROUP_ITEMS, MAX_ITEMS, MAX_PULL_TOPICS, MAX_URL_CHARS, MAX_WAITS
+from ..bounds import MAX_BANDS, MAX_GROUP_ITEMS, MAX_ITEMS, MAX_PULL_TOPICS, MAX_URL_CHARS, MAX_WAITS
 
 MAX_INT = (1 << 53) - 1  # the largest integer that every JSON reader represents exactly
 
@@ -271,6 +271,22 @@ class PutTopic(Request, frozen=True, kw_only=True):
     max_body_bytes: Count | None = None
     on_dead: OnDead | None = None
     partitions: Count | None = None
+
+
+class GetTopic(Request, frozen=True, kw_only=True):
+    """The query of a topic."""
+
+    bands_ms: (
+        Annotated[
+            list[Count],
+            Meta(
+                max_length=MAX_BANDS,
+                description="Count the jobs due within each of these times from now (ascending, joined with commas).",
+                examples=[[60_000, 3_600_000]],
+            ),
+        ]
+        | None
+    ) = None
 
 
 class ListJobs(Request, frozen=True, kw_only=True):

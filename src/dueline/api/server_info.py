@@ -19,10 +19,23 @@ class LimitUse(msgspec.Struct, frozen=True):
     token_id: str | None = None
 
 
+class Access(msgspec.Struct, frozen=True):
+    """What the caller may do. `token_id` and `name` are those of its token, null if the server checks none.
+    `namespace` null: all of them. `expires_at_ms` null: never."""
+
+    rights: tuple[str, ...]
+    namespace: str | None = None
+    topics: tuple[str, ...] = ("*",)
+    token_id: str | None = None
+    name: str | None = None
+    expires_at_ms: int | None = None
+
+
 class Info(msgspec.Struct, frozen=True):
     """What a server reports about itself. `namespace` is that of the request. `auth` "none": tokens are not checked.
     `dialects`: who may call each foreign dialect ([dialects.NAME] auth), or "off".
-    `limits_in_use`: the limits of this namespace, of the caller's token and of client addresses."""
+    `limits_in_use`: the limits of this namespace, of the caller's token and of client addresses. `access`: what the
+    caller may do."""
 
     version: str
     namespace: str = "default"
@@ -33,6 +46,7 @@ class Info(msgspec.Struct, frozen=True):
     auth: str | None = None
     dialects: dict[str, str] = {}
     limits_in_use: tuple[LimitUse, ...] = ()
+    access: Access | None = None
 
 
 class Readiness(msgspec.Struct, frozen=True, omit_defaults=True):

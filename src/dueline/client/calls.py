@@ -205,8 +205,8 @@ def topics(cursor: str | None = None, limit: int | None = None) -> Call[r.TopicP
     return Call("list_topics", r.TopicPage, (), q.ListTopics(**_given(cursor=cursor, limit=limit)))
 
 
-def topic(name: str) -> Call[r.Topic]:
-    return Call("get_topic", r.Topic, (name,))
+def topic(name: str, bands_ms: Sequence[int] = ()) -> Call[r.Topic]:
+    return Call("get_topic", r.Topic, (name,), q.GetTopic(bands_ms=list(bands_ms) or None))
 
 
 def set_topic(name: str, policy: Mapping[str, Any]) -> Call[r.Topic]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -27,7 +27,8 @@ def http_request(call: Call[Any]) -> tuple[str, str, bytes | None]:
         return operation.method, path, None if call.request is None else msgspec.json.encode(call.request)
     values: dict[str, Any] = msgspec.to_builtins(call.request)
     flags = {name: int(value) for name, value in values.items() if isinstance(value, bool)}
-    query = urlencode(values | flags)
+    lists = {name: ",".join(map(str, cast(list[Any], value))) for name, value in values.items() if type(value) is list}
+    query = urlencode(values | flags | lists)
     return operation.method, f"{path}?{query}" if query else path, None
 
 

@@ -32,9 +32,12 @@ class TopicApi(ScheduleApi, TokenApi):
         return Pages(lambda cursor: calls.topics(cursor, page), _topics)
 
     @method
-    def topic(self, topic: str) -> Call[r.Topic]:
-        """A topic's counts and policy. Raises NotFound when the topic was never used."""
-        return calls.topic(topic)
+    def topic(self, topic: str, bands_ms: Sequence[int] = ()) -> Call[r.Topic]:
+        """A topic's counts and policy. Raises NotFound when the topic was never used.
+
+        `bands_ms` counts the scheduled jobs that are due within each of these times from now (ascending), in `bands`.
+        """
+        return calls.topic(topic, bands_ms)
 
     @method
     def set_topic(

@@ -225,9 +225,9 @@ def _wanted(key: Key, error: str) -> str:
 
 def _unknown(path: str, table: Mapping[str, Key]) -> str:
     name = path.rsplit(".", 1)[-1]
-    near = difflib.get_close_matches(path, table, 1, 0.7)
+    sections = {key.rsplit(".", 1)[0] for key in table}
+    near = difflib.get_close_matches(path, table if "." in path else sections, 1, 0.7)
     if not near:  # perhaps the right key in the wrong section, or a misspelled section
-        near = [key for key in table if key.rsplit(".", 1)[-1] == name] or difflib.get_close_matches(
-            path, {key.rsplit(".", 1)[0] for key in table}, 1, 0.7
-        )
+        same = [key for key in table if key.rsplit(".", 1)[-1] == name]
+        near = same or difflib.get_close_matches(path, sections, 1, 0.7)
     return f"unknown key {path}" + (f"; did you mean {near[0]}?" if near else "")

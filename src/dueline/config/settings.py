@@ -113,6 +113,17 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             description="How many of them may have sent a part of a request, or of a TLS handshake, and not the rest.",
         ),
     ] = 256
+    ui: Annotated[bool, Meta(description="Serve the dashboard at /ui/.")] = True
+    ui_read_only: Annotated[
+        bool,
+        Meta(description="The dashboard shows no actions. With tokens, a login at the dashboard can change nothing."),
+    ] = False
+    ui_environment: Annotated[
+        str, Meta(max_length=24, description='A name that the dashboard shows in its head, such as "production".')
+    ] = ""
+    ui_colour: Annotated[
+        Literal["grey", "blue", "green", "amber", "red", "purple"], Meta(description="The colour of that name.")
+    ] = "grey"
     tls: Tls = Tls()
 
     @property

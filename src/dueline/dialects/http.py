@@ -83,6 +83,8 @@ class TokenPlace(Flag):
     HEADER = 1  # Authorization
     PATH = 2  # in front of the path, for clients that can set an address but no header
     ANYWHERE = HEADER | PATH
+    COOKIE = 4  # of someone who is logged in at the dashboard
+    PAGES = HEADER | COOKIE  # what the dashboard calls
 
 
 class Browser(Enum):

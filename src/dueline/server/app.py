@@ -48,6 +48,7 @@ from ..telemetry.siblings import Siblings
 from .authentication import Authenticator, OpenAccess
 from .browser import BrowserRules
 from .certificate import Certificate
+from .dashboard import Dashboard, Login
 from .dialect_callers import DialectCallers
 from .front import Front, FrontLimits
 from .health import Health, Phase
@@ -130,9 +131,11 @@ class App:
         self.certificate = Certificate.of(settings.server.tls)
         self.auth: Authenticator = OpenAccess(self._token_ignored)
         self.tokens: TokenCache | None = None
+        self._login: Login | None = None
         if settings.server.auth == "tokens":
             self.tokens = TokenCache(self.store, lease_s=token_lease_s)
-            self.auth = TokenAuthenticator(self.tokens, self.store.now_ms)
+            self.auth = checked = TokenAuthenticator(self.tokens, self.store.now_ms)
+            self._login = checked.login
             self.tokens.changed = self._tokens_changed
         self.recheck: Callable[[], None] = self._recheck_fronts
         self._siblings = Siblings(folder, index, self.snapshot)
@@ -167,14 +170,16 @@ class App:
         is_main = address == self.settings.server.listen
         system = SystemRoutes(__version__, self.health.reasons, self.health.warnings, self.metrics, documents=is_main)
         self._always_open |= {route.name for route in system.routes()}
+        pages = [Dashboard(self.settings.server, __version__, self._login)] if is_main else []
         dialects = [self._dialects[name] for name in names]
         alone = dialects[0] if not is_main and len(dialects) == 1 else None
         router = Router(
-            [system, *dialects],
+            [system, *pages, *dialects],
             guard=self._guard,
             owner=alone if isinstance(alone, SpaceOwner) else None,
             audit=self.engine.audit,
             token_places=self._callers.token_places(),
+            read_only=self.settings.server.ui_read_only,
         )
         limits = FrontLimits(
             max_body_bytes=self.settings.limits.max_request_bytes,

@@ -70,7 +70,7 @@ class AsgiApp:
         url, path_token = without_token(scope.get("raw_path") or scope["path"].encode())
         path = url.decode("latin-1").partition("?")[0]
         method: str = scope["method"]
-        found = self._router.find(method, path, redirects=path_token is None)
+        found = self._router.find(method, path, redirects=path_token is None).of(raw)
         query = scope.get("query_string", b"").decode("latin-1")
         address = (scope.get("client") or ("",))[0]
         request = Request(method, path, query, Headers(raw), b"", found.params, address=address)

@@ -19,6 +19,9 @@ from .router import Found
 _PATH_TOKEN = re.compile(rb"((?:[A-Za-z]+://[^/]*)?)/+(dl_[A-Za-z0-9]+_[A-Za-z0-9_-]+)(?=[/?#]|\Z)")
 _BEARER = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] +([^\s,]+) *")
 
+COOKIE = "dueline-token"
+_COOKIE = re.compile(rb"(?:\A|; *)(?:__Host-)?dueline-token=(dl_[A-Za-z0-9_-]+)(?=;|\Z)")
+
 NO_VALID_TOKEN = ""  # for credentials of another kind: a token was given, but no server made it
 
 
@@ -88,13 +91,27 @@ def without_token(url: bytes) -> tuple[bytes, bytes | None]:
 
 
 def take_token(found: Found, headers: MutableMapping[bytes, bytes], path_token: bytes | None) -> str | None:
-    """The token of a request, if it stands where its route accepts one. It is removed from `headers`. A bearer token
-    takes precedence over one in the path, and that over another kind of credentials, which is no valid token."""
-    header = headers.pop(b"authorization", None)
+    """The token of a request, if it stands where its route accepts one. It is removed from `headers`, and so are all
+    cookies. A bearer token takes precedence over one in the path, that over another kind of credentials, which is no
+    valid token, and that over a cookie."""
+    header, cookies = headers.pop(b"authorization", None), headers.pop(b"cookie", None)
     if header is not None and TokenPlace.HEADER in found.route.token:
         bearer = _BEARER.fullmatch(header)
         if bearer is not None:
             return bearer[1].decode("latin-1")
     if path_token is not None and TokenPlace.PATH in found.route.token:
         return path_token.decode()
-    return None if header is None else NO_VALID_TOKEN
+    if header is not None:
+        return NO_VALID_TOKEN
+    return None if cookies is None else _cookie_token(found, headers, cookies)
+
+
+def _cookie_token(found: Found, headers: Mapping[bytes, bytes], cookies: bytes) -> str | None:
+    """The token of a login. Browsers add cookies by themselves, so a call that changes something must also say which
+    page made it (server.browser has checked that it is one of ours). Every browser does."""
+    if TokenPlace.COOKIE not in found.route.token:
+        return None
+    if found.route.method != "GET" and b"origin" not in headers and b"sec-fetch-site" not in headers:
+        return None
+    cookie = _COOKIE.search(cookies)
+    return None if cookie is None else cookie[1].decode()

@@ -233,7 +233,8 @@ def _query_parameters(operation: Operation) -> Iterator[dict[str, Any]]:
         plain = {key: value for key, value in _not_null(schema).items() if key != "description"}
         if default is not None:
             plain["default"] = default
-        yield {"name": name, "in": "query", "required": False, "schema": plain}
+        joined = {"style": "form", "explode": False} if plain.get("type") == "array" else {}
+        yield {"name": name, "in": "query", "required": False, **joined, "schema": plain}
 
 
 def _namespace_parameter() -> dict[str, Any]:

@@ -251,9 +251,9 @@ class Reader:
         if b"upgrade" in raw and self._declined():
             return
         url, path_token = without_token(self._url)
-        self._has_token = path_token is not None or b"authorization" in raw
+        self._has_token = path_token is not None or b"authorization" in raw or b"cookie" in raw
         method, path, query, found = self._front.router.locate(parser.get_method(), url, redirects=path_token is None)
-        self._found = found
+        self._found = found = found.of(raw)
         self._request = request = Request(method, path, query, Headers(raw), b"", found.params, address=self.address)
         if self._only_health is not None and not found.route.is_health:
             self.refuse(self._only_health, found, request)

@@ -65,6 +65,14 @@ class Found(msgspec.Struct, frozen=True):
     route: Route
     dialect: RouteOwner | None  # None: a route of the router itself
     params: tuple[str, ...] = ()
+    with_body: Found | None = None  # who answers instead if the request has a body
+
+    def of(self, headers: Mapping[bytes, bytes]) -> Found:
+        """The same, or the one for a request with a body."""
+        if self.with_body is None:
+            return self
+        has_body = headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
+        return self.with_body if has_body else self
 
 
 Target = tuple[str, str, str, Found]
@@ -84,7 +92,8 @@ class _Node:
 
 class Router:
     """All routes of a listener. `respond` raises nothing but CancelledError. `owner` answers all unclaimed paths.
-    `token_places`: where the routes of a dialect may carry a token, if that is less than they say."""
+    `token_places`: where the routes of a dialect may carry a token, if that is less than they say. `read_only`: a
+    login at the dashboard changes nothing."""
 
     def __init__(
         self,
@@ -94,6 +103,7 @@ class Router:
         owner: SpaceOwner | None = None,
         audit: Audit | None = None,
         token_places: Mapping[RouteOwner, TokenPlace] = MappingProxyType({}),
+        read_only: bool = False,
     ) -> None:
         self._guard = guard
         self._audit = audit
@@ -114,7 +124,9 @@ class Router:
         )
         for dialect in dialects:
             for route in dialect.routes():
-                accepted = route.token & token_places.get(dialect, TokenPlace.ANYWHERE)
+                accepted = route.token & token_places.get(dialect, route.token)
+                if read_only and route.method != "GET":
+                    accepted &= ~TokenPlace.COOKIE
                 self._add(msgspec.structs.replace(route, token=accepted), dialect)
 
     def routes(self) -> list[Route]:
@@ -290,7 +302,9 @@ class Router:
             return _not_allowed(methods)
         route, dialect = pair
         if not escaped:
-            return Found(route, dialect)
+            # A page and a protocol may share a path: the protocol answers every request that has a body.
+            other = methods.get("*") if route.method == "GET" else None
+            return Found(route, dialect, with_body=None if other is None else Found(*other))
         try:
             return Found(route, dialect, tuple(_unescape(value) for value in escaped))
         except InvalidField as error:

@@ -69,6 +69,13 @@ class TokenAuthenticator:
         digest.update(head)
         return digest.digest()
 
+    def login(self, text: str) -> Grant:
+        """What someone who logs in with this token may do. Raises Unauthorized, or Unavailable if tokens cannot be
+        checked now."""
+        if not self._cache.is_current:
+            raise Unavailable(NOT_CURRENT)
+        return self._grant(text)
+
     def _grant(self, text: str) -> Grant:
         """What the caller with this token may do. Raises Unauthorized."""
         known, now_ms = self._cache.tokens.get(token_id(text) or "", NOBODY), self._now_ms()

@@ -167,7 +167,8 @@ async def test_both_paths_take_commands_with_any_verb(youzan: Youzan) -> None:
             job = {"command": "add", "topic": topic, "id": id, "delay": 0, "body": verb}
             assert await q.said(json.dumps(job).encode(), verb) == done(id), (verb, path)
             assert await q.pop(topic) == (id, verb)
-            assert await q.said(b"", verb) == refused("invalid json"), (verb, path)
+            if (verb, path) != ("GET", "/"):  # a GET without a body is for the server itself
+                assert await q.said(b"", verb) == refused("invalid json"), (verb, path)
 
 
 async def test_a_pop_with_a_timeout_waits_and_one_without_never_does(youzan: Youzan) -> None:

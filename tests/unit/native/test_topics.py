@@ -51,8 +51,20 @@ def test_a_topic_shows_its_figures_and_policy(api: Api) -> None:
             "version": 0,
             "push": False,
             "expansion": None,
+            "bands": None,
         },
     )
+
+
+def test_a_topic_counts_its_scheduled_jobs_by_how_soon_they_are_due(api: Api) -> None:
+    for id, delay_ms in (("now", 0), ("a", 10), ("b", 20), ("c", 21), ("d", 5000)):
+        api.send(id, delay_ms=delay_ms)
+    assert api.get(T + "?bands_ms=20,1000").json["bands"] == [2, 1, 1]
+    assert api.get(T + "?bands_ms=1").json["bands"] == [0, 4]
+    for wrong in ("20,10", "10,10", "0", "a", "", "1,,2", "-5"):
+        refused = api.get(f"{T}?bands_ms={wrong}")
+        assert (refused.status, refused.json["error"]["code"]) == (400, "invalid_field"), wrong
+    assert_error(api.get(f"{T}?bands_ms={','.join(map(str, range(1, 66)))}"), 400, "too_many_items", "bands_ms")
 
 
 def test_a_policy_is_set_as_a_whole(api: Api) -> None:
@@ -175,6 +187,14 @@ def test_the_server_says_what_it_is_and_which_namespace_is_meant(api: Api) -> No
         "auth": "none",
         "dialects": {},
         "limits_in_use": [],
+        "access": {
+            "rights": ["admin"],
+            "namespace": None,
+            "topics": ["*"],
+            "token_id": None,
+            "name": None,
+            "expires_at_ms": None,
+        },
     }
     assert api.get("/v1/info", **{"dueline-namespace": "mine"}) == (200, expected)
     assert api.get("/v1/info") == (200, {**expected, "namespace": "default"})

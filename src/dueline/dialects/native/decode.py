@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Literal
 
 import msgspec
@@ -40,6 +41,14 @@ def sends(jobs: Sequence[r.NewJob]) -> list[commands.Send]:
             error.field = f"[{place}].{error.field}" if error.field else f"[{place}]"
             raise
     return found
+
+
+def bands(request: r.GetTopic) -> tuple[int, ...]:
+    """The bounds of the bands of a topic. Empty: none are asked for."""
+    bounds = tuple(request.bands_ms or ())
+    if any(later <= earlier for earlier, later in pairwise(bounds)):
+        raise InvalidField("must ascend", "bands_ms")
+    return bounds
 
 
 def send(job: r.NewJob) -> commands.Send:

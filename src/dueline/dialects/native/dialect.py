@@ -32,7 +32,7 @@ class NativeDialect(Dialect):
                 _handler(one, api.handlers[one.name], context.engine),
                 one.name,
                 one.right,
-                TokenPlace.HEADER,
+                TokenPlace.PAGES,
                 one.parks,
                 context.engine.limits.max_request_bytes,
                 audited=one.audited,

@@ -24,6 +24,7 @@ from ...engine.items import item_json
 from ...engine.job import BodyKind, Job, LeasedJob
 from ...engine.replies import refusal
 from ...engine.store import Code, Outcome, Page
+from ...rights import Grant
 from ..http import Response
 
 STATUS: dict[str, int] = {
@@ -165,7 +166,18 @@ def dead_page(page: Page, with_body: bool, by_reason: dict[str, int]) -> a.DeadP
     return a.DeadPage(tuple(job_view(job, with_body) for job in page.jobs), cursor_text(page.cursor), counts)
 
 
-def topic_view(view: commands.TopicView) -> a.Topic:
+def access(grant: Grant) -> a.Access:
+    return a.Access(
+        tuple(sorted(grant.rights)),
+        grant.namespace,
+        grant.topics,
+        grant.token_id or None,
+        grant.name or None,
+        grant.expires_at_ms,
+    )
+
+
+def topic_view(view: commands.TopicView, with_bands: bool = False) -> a.Topic:
     return a.Topic(
         topic=view.topic,
         counts=a.Counts(view.scheduled, view.ready, view.leased, view.done, view.dead, view.cancelled),
@@ -179,6 +191,7 @@ def topic_view(view: commands.TopicView) -> a.Topic:
         version=view.version,
         push=view.push,
         expansion=None if view.expansion is None else a.Expansion(view.expansion.old_partitions, view.expansion.cells),
+        bands=view.bands if with_bands else None,
     )
 
 

@@ -109,9 +109,10 @@ class NativeHandlers:
         next_cursor = encode.cursor_text(None if cursor is None else cursor.encode())
         return Reply(a.TopicPage(tuple(map(encode.topic_view, views)), next_cursor))
 
-    async def get_topic(self, caller: Caller, _: object, topic: str) -> Reply:
-        view = await self._engine.topic(caller.namespace, topic)
-        return Reply(encode.topic_view(view))
+    async def get_topic(self, caller: Caller, request: r.GetTopic, topic: str) -> Reply:
+        bands_ms = decode.bands(request)
+        view = await self._engine.topic(caller.namespace, topic, bands_ms)
+        return Reply(encode.topic_view(view, with_bands=bool(bands_ms)))
 
     async def put_topic(self, caller: Caller, request: r.PutTopic, topic: str) -> Reply:
         namespace = caller.namespace
@@ -198,7 +199,8 @@ class NativeHandlers:
             for one in info.limits_in_use
             if one.namespace in (None, caller.namespace) and one.token_id in (None, caller.grant.token_id)
         )
-        return Reply(msgspec.structs.replace(info, namespace=caller.namespace, limits_in_use=shown))
+        access = encode.access(caller.grant)
+        return Reply(msgspec.structs.replace(info, namespace=caller.namespace, limits_in_use=shown, access=access))
 
     async def _pull(self, command: commands.Pull) -> Reply:
         jobs = await self._engine.pull(command)

@@ -6,7 +6,7 @@
 -- RETURN status now 0 0 numbers ""
 --        numbers  scheduled, ready, leased, done, cancelled, broken, dead by reason x 4, next due (-1), oldest ready (-1), paused until (-1),
 --                 whether a pull waits, then one count per band and the rest
--- BOUND  20 x O(log N)
+-- BOUND  (12 + bands) x O(log N)
 local FIELDS = { 'nD', 'nC', 'nB', 'x1', 'x2', 'x3', 'x4' }
 -- include time
 -- include head

@@ -1,0 +1,258 @@
+"""What people do with the dashboard, click by click."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.async_api import expect
+
+from dueline import Client, new_job
+
+from .conftest import OpenView
+
+
+async def test_the_overview_says_in_words_what_needs_a_person(open_view: OpenView) -> None:
+    async with open_view() as view:
+        await view.open()
+        await expect(view.lead).to_contain_text("dead letters")
+        await expect(view.page.locator(".badge", has_text="staging")).to_be_visible()
+        attention = view.page.locator("section", has=view.page.get_by_role("heading", name="Needs attention"))
+        await attention.get_by_text("Nobody is consuming invoices").click()
+        await expect(view.page.get_by_role("heading", level=1)).to_have_text("invoices")
+        await view.page.go_back()
+        await expect(view.page.get_by_role("heading", level=1)).to_have_text("Overview")
+
+
+async def test_a_job_is_sent_fired_moved_edited_and_cancelled(open_view: OpenView, shop: str) -> None:
+    async with open_view() as view:
+        await view.open("topics/emails")
+        await view.button("Send a job").click()
+        await view.dialog.get_by_label("Topic").fill("flow-jobs")
+        await view.dialog.get_by_label("Id", exact=True).fill("one")
+        await view.dialog.get_by_label("Due in").fill("2h")
+        await view.dialog.get_by_label("Body, as JSON").fill('{"n": 12345678901234567890}')
+        await view.dialog.get_by_label("Tags").fill("a, b")
+        await view.button(re.compile("^Send$")).click()
+        await expect(view.page.get_by_role("heading", level=1)).to_have_text("one")
+        await expect(view.lead).to_contain_text("Will be due in 1 h 59 min")
+        await expect(view.page.locator("pre.code").first).to_have_text('{\n  "n": 12345678901234567890\n}')
+
+        await view.button("Reschedule").click()
+        await view.dialog.get_by_label("Due in").fill("3d")
+        await view.dialog.get_by_role("button", name="Reschedule").click()
+        await expect(view.lead).to_contain_text("in 2 d 23 h")
+
+        await view.button("Edit").click()
+        body = view.dialog.get_by_label("Body, as JSON")
+        await body.fill("{")
+        await expect(view.dialog.get_by_text("This is not valid JSON.")).to_be_visible()
+        await body.fill('{"n": 98765432109876543210}')
+        await view.dialog.get_by_role("button", name="Save").click()
+        await expect(view.page.locator("pre.code").first).to_contain_text("98765432109876543210")
+
+        await view.button("Fire now").click()
+        await expect(view.lead).to_contain_text("waits for a consumer")
+        await view.button("Cancel the job").click()
+        await view.dialog.get_by_role("button", name="Cancel the job").click()
+        await expect(view.lead).to_contain_text("Was cancelled.")
+    with Client(shop) as client:
+        assert client.get("flow-jobs", "one").state == "cancelled"
+
+
+async def test_a_refused_change_says_why_and_changes_nothing(open_view: OpenView, shop: str) -> None:
+    with Client(shop) as client:
+        client.send("flow-refused", 1, id="a", delay="1h")
+        async with open_view() as view:
+            view.refusals = (400,)
+            await view.open("topics/flow-refused/jobs/a")
+            await view.button("Reschedule").click()
+            await view.dialog.get_by_label("Due in").fill("soon")
+            await view.dialog.get_by_role("button", name="Reschedule").click()
+            await expect(view.dialog.get_by_role("alert")).to_contain_text("delay")
+        assert client.get("flow-refused", "a").version == 1
+
+
+async def test_jobs_are_filtered_by_the_address_and_cancelled_after_a_count(open_view: OpenView, shop: str) -> None:
+    with Client(shop) as client:
+        client.send_many(
+            "flow-bulk", [new_job(n, id=f"j{n}", delay="1h", tags=["odd" if n % 2 else "even"]) for n in range(9)]
+        )
+        async with open_view() as view:
+            await view.open("topics/flow-bulk?tag=odd")
+            await expect(view.page.locator("tbody tr")).to_have_count(4)
+            await view.button("Cancel all that match…").click()
+            await expect(view.dialog).to_contain_text("4 jobs of flow-bulk match now.")
+            assert client.topic("flow-bulk").counts.scheduled == 9  # nothing was done yet
+            await view.dialog.get_by_role("button", name="Cancel the jobs").click()
+            await expect(view.text("No job matches.")).to_be_visible()
+            assert client.topic("flow-bulk").counts.scheduled == 5
+            await view.open("topics/flow-bulk?state=scheduled")
+            await view.page.get_by_label("Choose j0", exact=True).check()
+            await view.button("Cancel these…").click()
+            await view.dialog.get_by_role("button", name="Cancel the jobs").click()
+            await expect(view.page.locator("tbody tr")).to_have_count(4)
+
+
+async def test_above_a_thousand_jobs_the_name_of_the_topic_must_be_typed(open_view: OpenView, shop: str) -> None:
+    with Client(shop) as client:
+        client.send_many("flow-many", [new_job(n, id=f"j{n}", delay="1h", tags=["x"]) for n in range(1001)])
+        async with open_view() as view:
+            await view.open("topics/flow-many?tag=x")
+            await view.button("Cancel all that match…").click()
+            cancel = view.dialog.get_by_role("button", name="Cancel the jobs")
+            await expect(view.dialog).to_contain_text("1,001 jobs")
+            await expect(cancel).to_be_disabled()
+            await view.dialog.get_by_label("Type the name of the topic").fill("flow-many")
+            await cancel.click()
+            await expect(view.text("No job matches.")).to_be_visible()
+        assert client.topic("flow-many").counts.scheduled == 0
+
+
+async def test_dead_letters_are_grouped_by_error_and_revived_or_purged(open_view: OpenView, shop: str) -> None:
+    with Client(shop) as client:
+        client.send_many("flow-dead", [new_job(n, id=f"d{n}") for n in range(6)])
+        for job in client.pull("flow-dead", max=6):
+            client.release(
+                job, error=f"timeout after {job.id[1:]} s" if job.id < "d4" else "no such user", discard=True
+            )
+        async with open_view() as view:
+            await view.open("topics/flow-dead/dead")
+            await view.button(re.compile("timeout after")).click()
+            await expect(view.text("4 jobs with this error")).to_be_visible()
+            await view.button("Revive these…").click()
+            await view.dialog.get_by_role("button", name="Revive the jobs").click()
+            await expect(view.button(re.compile("timeout after"))).to_have_count(0)
+            assert (client.topic("flow-dead").counts.ready, client.topic("flow-dead").counts.dead) == (4, 2)
+            await view.button("Purge all…").click()
+            await expect(view.dialog).to_contain_text("2 jobs of flow-dead match now.")
+            await view.dialog.get_by_role("button", name="Purge the jobs").click()
+            await expect(view.text("No job has died.")).to_be_visible()
+        assert client.topic("flow-dead").counts.dead == 0
+
+
+async def test_a_topic_is_paused_until_a_time_and_resumed(open_view: OpenView, shop: str) -> None:
+    with Client(shop) as client:
+        client.send("flow-pause", 1, delay="1h")
+        async with open_view() as view:
+            await view.open("topics/flow-pause")
+            await view.button("Pause").click()
+            await view.dialog.get_by_label("For how long").fill("8h")
+            await view.dialog.get_by_role("button", name="Pause").click()
+            await expect(view.lead).to_contain_text("Paused until in 7 h 59 min")
+            assert client.topic("flow-pause").paused
+            await view.button("Resume").click()
+            await expect(view.lead).not_to_contain_text("Paused")
+        assert not client.topic("flow-pause").paused
+
+
+async def test_a_policy_is_changed_and_the_rest_of_it_stays(open_view: OpenView, shop: str) -> None:
+    with Client(shop) as client:
+        client.set_topic("flow-policy", lease="1m", max_attempts=5)
+        async with open_view() as view:
+            await view.open("topics/flow-policy/policy")
+            await expect(view.page.get_by_label("Most attempts")).to_have_value("5")
+            await view.page.get_by_label("Most attempts").fill("7")
+            await view.page.get_by_label("Retry ladder").fill("2m, 10m")
+            await view.button("Save").click()
+            await expect(view.text("Saved")).to_be_visible()
+        policy = client.topic("flow-policy").policy
+        assert (policy["lease_ms"], policy["max_attempts"], policy["retry"]) == (60_000, 7, {"ladder": ["2m", "10m"]})
+
+
+async def test_the_forecast_counts_every_job_and_a_bar_lists_its_jobs(open_view: OpenView, shop: str) -> None:
+    with Client(shop) as client:
+        client.send_many("flow-due", [new_job(n, id=f"f{n}", delay=60 * 30 + n) for n in range(5)])
+    async with open_view() as view:
+        await view.open("topics/flow-due/forecast?range=day")
+        await expect(view.text("5 jobs fall due in this range; 0 later.")).to_be_visible()
+        await view.button("Next minute").click()
+        await expect(view.text("Nothing falls due in this range.")).to_be_visible()
+        await view.button("Next 7 days").click()
+        await view.page.get_by_role("link", name=re.compile("5 jobs")).click()
+        await expect(view.page.locator("tbody tr")).to_have_count(5)
+
+
+async def test_search_finds_a_topic_by_a_part_and_a_job_by_its_id(open_view: OpenView) -> None:
+    async with open_view() as view:
+        await view.open()
+        await view.page.keyboard.press("/")
+        await view.page.keyboard.type("thumb")
+        await view.page.get_by_role("link", name="thumbnails").first.click()
+        await expect(view.page.get_by_role("heading", level=1)).to_have_text("thumbnails")
+        view.refusals = (404,)
+        await view.page.keyboard.press("/")
+        await view.page.keyboard.type("order-4711")
+        await view.page.keyboard.press("Enter")
+        await expect(view.page.get_by_role("heading", level=1)).to_have_text("order-4711")
+        await view.page.keyboard.press("/")
+        await view.page.keyboard.type("no-such-thing")
+        await view.page.keyboard.press("Enter")
+        await expect(view.text("no topic has a job with this id")).to_be_visible()
+
+
+async def test_keys_go_to_pages_and_over_rows(open_view: OpenView) -> None:
+    async with open_view() as view:
+        await view.open()
+        await view.page.keyboard.press("g")
+        await view.page.keyboard.press("t")
+        await expect(view.page.get_by_role("heading", level=1)).to_have_text("Topics")
+        await expect(view.page.locator("tbody tr").first).to_be_visible()
+        await view.page.keyboard.press("j")
+        name = await view.page.locator("tr.at td").first.inner_text()
+        await view.page.keyboard.press("Enter")
+        await expect(view.page.get_by_role("heading", level=1)).to_have_text(name)
+        await view.page.keyboard.press("?")
+        await expect(view.dialog).to_contain_text("Next and previous row")
+
+
+async def test_a_hidden_tab_asks_for_nothing(open_view: OpenView) -> None:
+    async with open_view() as view:
+        await view.page.clock.install()
+        await view.open("topics")
+        await expect(view.page.locator("tbody tr").first).to_be_visible()
+        calls: list[str] = []
+        view.page.on("request", lambda request: calls.append(request.url))
+        hide = """hidden => {
+            Object.defineProperty(document, 'hidden', {value: hidden, configurable: true});
+            document.dispatchEvent(new Event('visibilitychange'));
+        }"""
+        await view.page.evaluate(hide, True)
+        await view.page.clock.run_for(120_000)
+        assert calls == []
+        async with view.page.expect_request("**/v1/topics*"):
+            await view.page.evaluate(hide, False)
+        async with view.page.expect_request("**/v1/topics*"):  # and then again, by the clock
+            await view.page.clock.run_for(20_000)
+
+
+async def test_a_server_that_is_gone_leaves_old_data_with_its_age(open_view: OpenView) -> None:
+    async with open_view() as view:
+        await view.open("topics")
+        await expect(view.page.locator("tbody tr").first).to_be_visible()
+        await view.page.context.set_offline(True)
+        await expect(view.text("The server cannot be reached.").first).to_be_visible()
+        await expect(view.page.locator("tbody tr").first).to_be_visible()
+        await view.page.context.set_offline(False)
+        await expect(view.text("The server cannot be reached.")).to_have_count(0)
+        view.faults = [fault for fault in view.faults if "ERR_INTERNET_DISCONNECTED" not in fault]
+
+
+async def test_what_is_not_there_says_so_and_how_to_make_it(open_view: OpenView) -> None:
+    async with open_view() as view:
+        view.refusals = (404,)
+        await view.open("topics/nothing-here")
+        await expect(view.text("dueline send nothing-here")).to_be_visible()
+        await view.open("topics/emails/jobs/nobody")
+        await expect(view.page.get_by_role("alert")).to_contain_text("There is no such job")
+        await view.open("no-page")
+        await expect(view.text("There is no such page")).to_be_visible()
+
+
+async def test_the_page_is_chinese_on_request_and_stays_so(open_view: OpenView) -> None:
+    async with open_view() as view:
+        await view.open()
+        await view.button("中文").click()
+        await expect(view.page.get_by_role("heading", level=1)).to_have_text("总览")
+        await view.open("topics")
+        await expect(view.page.get_by_role("heading", level=1)).to_have_text("主题")
+        assert await view.page.evaluate("document.documentElement.lang") == "zh"

@@ -1,0 +1,120 @@
+"""The login of a server with tokens: what it shows, what it hides, and how it ends."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.async_api import expect
+
+from dueline import Client
+from dueline.testing.process import DUELINE
+
+from ..integration.served import served
+from .conftest import OpenView
+from .kit import View
+
+
+class Guarded:
+    """A server with tokens. `admin` is a client that may do everything."""
+
+    def __init__(self, url: str, data: Path) -> None:
+        self.url = url
+        command = [
+            *DUELINE,
+            "token",
+            "create",
+            "root",
+            "--right",
+            "admin",
+            "--all-namespaces",
+            "--url",
+            f"embedded:{data}",
+        ]
+        made = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        self.token = next(word for word in made.split() if word.startswith("dl_"))
+        self.admin = Client(url, token=self.token)
+
+    def made(self, *rights: str) -> tuple[str, str]:
+        made = self.admin.create_token("ann", list(rights), expires="1h")
+        return made.id, made.token
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["", "read-only"])
+def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    data = tmp_path_factory.mktemp("login") / "data"
+    variables = {"DUELINE_SERVER__AUTH": "tokens", "DUELINE_SERVER__UI_READ_ONLY": "true" if request.param else "false"}
+    with served(data, **variables) as url:
+        server = Guarded(url, data)
+        server.admin.send("emails", 1, id="a", delay="1h")
+        yield server
+        server.admin.close()
+
+
+async def log_in(view: View, token: str) -> None:
+    view.refusals = (401, 403)
+    await view.open("topics/emails")
+    await view.page.get_by_label("Token").fill(token)
+    await view.button("Log in").click()
+
+
+async def test_a_person_logs_in_sees_what_the_token_allows_and_logs_out(open_view: OpenView, guarded: Guarded) -> None:
+    _, token = guarded.made("read", "manage")
+    async with open_view(guarded.url) as view:
+        await log_in(view, "dl_0123456789ab_nobody")
+        await expect(view.page.get_by_role("alert")).to_contain_text("The token is not valid.")
+        await view.page.get_by_label("Token").fill(token)
+        await view.button("Log in").click()
+        await expect(view.page.get_by_role("heading", level=1)).to_have_text("emails")  # the view that was asked for
+        read_only = await view.page.get_by_text("read only").count() > 0
+        await expect(view.button("Pause")).to_have_count(0 if read_only else 1)
+        await expect(view.button("Send a job")).to_have_count(0)
+        await expect(view.page.get_by_role("link", name="Access")).to_have_count(0)
+        assert await view.page.evaluate("document.cookie") == ""
+        [cookie] = await view.page.context.cookies()
+        assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
+        await view.button("Log out").click()
+        await expect(view.page.get_by_label("Token")).to_be_visible()
+        assert await view.page.context.cookies() == []
+
+
+async def test_a_revoked_token_ends_the_login(open_view: OpenView, guarded: Guarded) -> None:
+    id, token = guarded.made("read")
+    async with open_view(guarded.url) as view:
+        await log_in(view, token)
+        await expect(view.page.get_by_role("heading", level=1)).to_have_text("emails")
+        guarded.admin.revoke_token(id)
+        await expect(view.page.get_by_label("Token")).to_be_visible()
+
+
+async def test_a_token_that_may_not_read_is_told_so(open_view: OpenView, guarded: Guarded) -> None:
+    async with open_view(guarded.url) as view:
+        await log_in(view, guarded.made("send")[1])
+        await expect(view.page.get_by_role("alert")).to_contain_text("the right read")
+
+
+async def test_an_administrator_makes_and_revokes_tokens_and_reads_the_audit_log(
+    open_view: OpenView, guarded: Guarded, request: pytest.FixtureRequest
+) -> None:
+    async with open_view(guarded.url) as view:
+        await log_in(view, guarded.token)
+        await view.page.get_by_role("link", name="Access").click()
+        if "read-only" in request.node.name:
+            await expect(view.page.locator("tbody tr").first).to_be_visible()
+            await expect(view.button("Make a token")).to_have_count(0)
+            return
+        await view.button("Make a token").first.click()
+        await view.dialog.get_by_label("Name", exact=True).fill("night shift")
+        await view.dialog.get_by_role("button", name="Make a token").click()
+        text = await view.page.locator("dialog pre").inner_text()
+        with Client(guarded.url, token=text) as client:
+            assert client.info().access.name == "night shift"
+        await view.dialog.get_by_role("button", name="Close").click()
+        row = view.page.locator("tr", has_text="night shift")
+        await row.get_by_role("button", name="Revoke").click()
+        await view.dialog.get_by_role("button", name="Revoke").click()
+        await expect(row).to_contain_text("revoked")
+        await view.page.get_by_role("link", name="Audit log").click()
+        await expect(view.page.locator("tbody tr").first).to_contain_text("revoke_token")

@@ -1,0 +1,95 @@
+"""Texts of other people are shown as texts: markup, scripts and control characters in every field that is stored."""
+
+from __future__ import annotations
+
+import json
+from urllib.parse import quote
+from urllib.request import Request, urlopen
+
+import pytest
+from playwright.async_api import expect
+
+from dueline import Client
+
+from .conftest import OpenView
+
+CORPUS = [
+    "<script>window.hacked=1</script>",
+    '"><img src=x onerror=window.hacked=1>',
+    "<svg onload=window.hacked=1>",
+    "javascript:window.hacked=1",
+    "{{constructor.constructor('window.hacked=1')()}}",
+    "</textarea><iframe srcdoc='<script>parent.hacked=1</script>'>",
+    "\u202egnp.exe \u0000\u001b[31m \u2028 \U0001f600",
+]
+
+
+def add(url: str, topic: str, id: str, body: str) -> None:
+    """Send a job with any topic and id. The native API takes only plain names; this protocol takes all."""
+    job = {"command": "add", "topic": topic, "id": id, "delay": 3600, "body": body}
+    request = Request(f"{url}/delay-queue", json.dumps(job).encode(), {"Content-Type": "application/json"})
+    with urlopen(request) as answer:
+        assert json.load(answer)["success"], answer
+
+
+@pytest.fixture(scope="module")
+def texts(shop: str) -> str:
+    """The corpus in topics, ids and bodies of one namespace; in tags, headers, errors and token names of another."""
+    for text in CORPUS:
+        if "\0" not in text:
+            add(shop, text, f"id {text}", text)
+    with Client(shop) as client:
+        for number, text in enumerate(CORPUS):
+            plain = text.replace("\0", "").replace("\x1b", "").replace("\u2028", "")
+            client.send(
+                "texts",
+                {"text": text, text: [text]},
+                id=f"t{number}",
+                tags=[plain[:60]],
+                headers={"note": plain.strip()},
+            )
+        for job in client.pull("texts", max=100):
+            client.release(job, error=CORPUS[int(job.id[1:])], discard=True)
+        client.create_token(CORPUS[0], ["read"], expires="1h")
+    return shop
+
+
+ANYWHERE = "topics/texts/dead", "topics/texts?state=dead", "", "topics", "dead", "access", "access/audit", "store"
+
+
+async def test_no_text_becomes_markup(open_view: OpenView, texts: str) -> None:
+    places = [*ANYWHERE, "topics?ns=youzan", "?ns=youzan"]
+    places += [f"topics/texts/jobs/t{number}" for number in range(len(CORPUS))]
+    for text in CORPUS[:6]:
+        places.append(f"topics/{quote(text, safe='')}?ns=youzan")
+        places.append(f"topics/{quote(text, safe='')}/jobs/{quote('id ' + text, safe='')}?ns=youzan")
+    async with open_view() as view:
+        for place in places:
+            await view.open(place)
+            await expect(view.page.locator(".skel")).to_have_count(0)
+            assert await view.page.evaluate("window.hacked") is None, place
+            await expect(view.page.locator("main :is(script, iframe, img)")).to_have_count(0)
+
+
+async def test_a_text_is_shown_as_it_is(open_view: OpenView, texts: str) -> None:
+    async with open_view() as view:
+        await view.open("topics/texts/jobs/t1")
+        await expect(view.page.get_by_text(CORPUS[1]).first).to_be_visible()
+        await view.open("topics")
+        await view.page.get_by_label("Namespace").first.select_option("youzan")
+        await view.page.get_by_role("link", name="Topics").first.click()
+        await expect(view.page.get_by_role("link", name=CORPUS[0])).to_be_visible()
+        await view.page.get_by_role("link", name=CORPUS[0]).click()
+        await expect(view.page.get_by_role("heading", level=1)).to_have_text(CORPUS[0])
+        await view.page.locator("tbody a").first.click()
+        await expect(view.page.get_by_role("heading", level=1)).to_have_text(f"id {CORPUS[0]}")
+
+
+async def test_the_browser_would_refuse_markup_from_a_string(open_view: OpenView) -> None:
+    """The control: the policy of the page stops what a mistake in the page would do."""
+    async with open_view() as view:
+        await view.open()
+        tried = "() => { try { document.body.innerHTML = '<b>x</b>'; } catch (error) { return error.name; } }"
+        assert await view.page.evaluate(tried) == "TypeError"
+        assert len(view.faults) == 1
+        view.faults.clear()

@@ -1,0 +1,38 @@
+// English and Chinese. The English text is the key; zh.ts has the other one. A test checks that none is missing.
+import { ZH } from "./zh";
+
+export type Language = "en" | "zh";
+
+const ONE: Record<string, string> = {
+  "{n} jobs": "{n} job", "{n} topics": "{n} topic", "{n} dead letters": "{n} dead letter", "{n} consumers": "{n} consumer",
+  "{n} jobs are ready": "{n} job is ready", "{n} times": "{n} time", "{n} targets": "{n} target", "{n} items": "{n} item",
+  "{n} topics have ready jobs and nobody consumes them": "{n} topic has ready jobs and nobody consumes it",
+  "{topic} has {n} dead letters": "{topic} has {n} dead letter", "{n} jobs are being worked on": "{n} job is being worked on",
+  "the next of {n} jobs is due {time}": "the next job is due {time}", "{n} jobs were changed": "{n} job was changed",
+  "{n} jobs with this error": "{n} job with this error", "dead after {n} attempts": "dead after {n} attempt",
+  " in {n} topics. They are kept until they are revived or purged, or their retention ends.": " in {n} topic. They are kept until they are revived or purged, or their retention ends.",
+  "{n} topics are paused": "{n} topic is paused",
+};
+
+let current: Language = saved() ?? (navigator.language.startsWith("zh") ? "zh" : "en");
+document.documentElement.lang = current;
+
+function saved(): Language | undefined {
+  const value = localStorage.getItem("dueline.language");
+  return value === "en" || value === "zh" ? value : undefined;
+}
+
+export const language = (): Language => current;
+
+export function setLanguage(value: Language): void {
+  current = value;
+  localStorage.setItem("dueline.language", value);
+  document.documentElement.lang = value;
+}
+
+/** The text in the reader's language. {name} is replaced by a value; `n` chooses between one and many. */
+export function t(text: string, values: Record<string, string | number> = {}): string {
+  let shown = current === "zh" ? (ZH[text] ?? text) : values["n"] === 1 || values["n"] === "1" ? (ONE[text] ?? text) : text;
+  for (const [name, value] of Object.entries(values)) shown = shown.split(`{${name}}`).join(String(value));
+  return shown;
+}

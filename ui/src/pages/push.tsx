@@ -1,0 +1,180 @@
+import { useEffect, useState } from "preact/hooks";
+import { type Attempt, call, type Push, topicPath } from "../api";
+import { exact, parseDuration, span } from "../format";
+import { t } from "../i18n";
+import { Icon, StateMark } from "../icons";
+import { useLive } from "../live";
+import { Dialog, Empty, Field, Id, Loaded, Page, Panel, Time, act, toast } from "../parts";
+import { go, href, useRoute } from "../route";
+import { useCan, useSession } from "../session";
+import { retryWords } from "./job";
+
+type Attempts = { attempts: Attempt[]; next_cursor: string | null };
+
+const MOST = 100; // targets that one view reads
+
+const pushPath = (topic: string): string => `${topicPath(topic)}/push`;
+const KINDS: Record<string, [string, string]> = { ok: ["ok", "working"], open: ["bad", "stopped after failures"], half_open: ["warn", "trying one call"], paused: ["idle", "paused"] };
+
+function TargetState({ state }: { state: string }) {
+  const [kind, word] = KINDS[state] ?? ["idle", state];
+  return <StateMark kind={kind} word={t(word)} />;
+}
+
+export function PushPage() {
+  const { topics: live, ns } = useSession();
+  const can = useCan();
+  const names = (live.data?.topics ?? []).filter((one) => one.push).map((one) => one.topic);
+  const shown = names.slice(0, MOST);
+  const targets = useLive(`targets ${ns} ${shown.join(" ")}`, () => Promise.all(shown.map(async (topic) => ({ topic, push: await call<Push>("GET", pushPath(topic), { ns }) }))), 10_000);
+  const failing = (targets.data ?? []).filter((one) => one.push.state === "open" || one.push.state === "half_open").length;
+  const lead = live.data && (names.length === 0 ? t("No topic has a push target.") : failing ? t("{n} targets", { n: failing }) + t(" of {all} failing now.", { all: names.length }) : t("All {n} targets are answering or paused.", { n: names.length }));
+  return (
+    <Page title={t("Push")} lead={lead}>
+      <Loaded live={live}>
+        {() => names.length === 0 ? (
+          <Panel><Empty title={t("No topic has a push target.")} command="dueline push set emails https://example.com/hook">{t("A push target gets the jobs of a topic by HTTP calls, with retries.")}</Empty></Panel>
+        ) : !can("read") ? null : (
+          <Loaded live={targets}>
+            {(found) => (
+              <Panel label={t("Push targets")}>
+                <div class="wrap">
+                  <table class="cards">
+                    <thead><tr><th>{t("Topic")}</th><th>{t("State")}</th><th>{t("Target")}</th><th class="num">{t("In flight")}</th><th>{t("Last error")}</th></tr></thead>
+                    <tbody>
+                      {found.map(({ topic, push }) => (
+                        <tr key={topic} data-link={href(["topics", topic, "push"])}>
+                          <td class="whole"><a class="ell" title={topic} href={href(["topics", topic, "push"])}>{topic}</a></td>
+                          <td><TargetState state={push.state} /></td>
+                          <td class="whole mono"><span class="ell" title={push.url ?? push.service ?? ""}>{push.method} {push.url ?? push.service}</span></td>
+                          <td class="num" data-label={t("In flight")}>{exact(push.in_flight)} / {exact(push.concurrency)}</td>
+                          <td class="whole"><span class="ell" title={push.last_error ?? ""}>{push.last_error ?? ""}</span></td>
+                        </tr>
+                      ))}
+                    </tbody>
+                  </table>
+                </div>
+                {names.length > MOST && <p class="pad dim small">{t("The first {n} topics by name; there are more.", { n: MOST })}</p>}
+              </Panel>
+            )}
+          </Loaded>
+        )}
+      </Loaded>
+    </Page>
+  );
+}
+
+export function PushTab({ topic, has, changed }: { topic: string; has: boolean; changed: () => void }) {
+  const can = useCan();
+  const [open, setOpen] = useState(false);
+  if (!can("push")) return <Panel><Empty title={t("Push targets need the right push.")} /></Panel>;
+  return (
+    <>
+      {has ? <Target topic={topic} edit={() => setOpen(true)} changed={changed} /> : (
+        <Panel><Empty title={t("This topic has no push target.")} command={`dueline push set ${topic} https://example.com/hook`}>{t("A push target gets the jobs of a topic by HTTP calls, with retries.")}</Empty><p class="pad" style={{ textAlign: "center", paddingTop: 0 }}><button class="primary" onClick={() => setOpen(true)}>{t("Set a target")}</button></p></Panel>
+      )}
+      {open && <TargetDialog topic={topic} has={has} close={() => setOpen(false)} done={changed} />}
+    </>
+  );
+}
+
+function Target({ topic, edit, changed }: { topic: string; edit: () => void; changed: () => void }) {
+  const { ns } = useSession();
+  const live = useLive(`push ${ns} ${topic}`, () => call<Push>("GET", pushPath(topic), { ns }), 4000);
+  const [removing, setRemoving] = useState(false);
+  const { settings } = useSession();
+  const flip = (push: Push): Promise<void> => act(() => call("POST", `${pushPath(topic)}/${push.paused ? "resume" : "pause"}`, { ns }), push.paused ? t("Resumed") : t("Paused"), live.reload);
+  return (
+    <div class="stack">
+      <Loaded live={live}>
+        {(push) => (
+          <Panel title={<TargetState state={push.state} />} tools={!settings.read_only && <><button onClick={() => void flip(push)}><Icon name={push.paused ? "play" : "pause"} />{push.paused ? t("Resume") : t("Pause")}</button><button onClick={edit}>{t("Edit")}</button><button class="danger" onClick={() => setRemoving(true)}>{t("Remove")}</button></>}>
+            <dl class="facts pad">
+              <dt>{t("Target")}</dt><dd class="mono">{push.method} {push.url ?? push.service}</dd>
+              <dt>{t("In flight")}</dt><dd>{exact(push.in_flight)} / {exact(push.concurrency)}</dd>
+              <dt>{t("Timeout")}</dt><dd>{push.timeout_ms ? span(push.timeout_ms) : "–"}</dd>
+              <dt>{t("Rate")}</dt><dd>{push.rate_per_s ? t("{n} per second", { n: push.rate_per_s }) : t("no limit")}</dd>
+              <dt>{t("Retries")}</dt><dd>{retryWords(push.retry)}</dd>
+              <dt>{t("Breaker")}</dt><dd>{push.breaker ? t("stops for {span} after {n} failures in a row", { span: span(push.breaker.open_ms), n: push.breaker.failures }) : t("none")}</dd>
+              {push.secrets.length > 0 && <><dt>{t("Secrets")}</dt><dd class="mono">{push.secrets.join(", ")}</dd></>}
+              {push.last_error && <><dt>{t("Last error")}</dt><dd>{push.last_error}</dd></>}
+            </dl>
+          </Panel>
+        )}
+      </Loaded>
+      <AttemptLog topic={topic} />
+      {removing && (
+        <Dialog title={t("Remove the target")} close={() => setRemoving(false)} action={t("Remove")} danger submit={async () => { await call("DELETE", pushPath(topic), { ns }); toast(t("Removed")); setRemoving(false); changed(); }}>
+          <p>{t("No more calls are made. The jobs of the topic stay.")}</p>
+        </Dialog>
+      )}
+    </div>
+  );
+}
+
+function AttemptLog({ topic }: { topic: string }) {
+  const { ns } = useSession();
+  const { query } = useRoute();
+  const id = query.get("job") ?? "";
+  const live = useLive(`attempts ${ns} ${topic} ${id}`, () => call<Attempts>("GET", `${pushPath(topic)}/attempts`, { ns, query: { id, limit: 100 } }), 4000);
+  return (
+    <Panel title={t("Calls, newest first")} tools={<input aria-label={t("Job id")} placeholder={t("Only this job id")} value={id} onChange={(event) => go(href(["topics", topic, "push"], { job: event.currentTarget.value }))} />}>
+      <Loaded live={live}>
+        {({ attempts }) => attempts.length === 0 ? <Empty title={t("No calls are in the log.")} /> : (
+          <div class="wrap">
+            <table class="cards">
+              <thead><tr><th>{t("When")}</th><th>{t("Answer")}</th><th class="num">{t("Took")}</th><th>{t("Job")}</th><th class="num">{t("Attempt")}</th><th>{t("Error")}</th></tr></thead>
+              <tbody>
+                {attempts.map((one, at) => (
+                  <tr key={`${one.id} ${one.at_ms} ${at}`}>
+                    <td><Time ms={one.at_ms} /></td>
+                    <td><StateMark kind={one.error ? "bad" : "ok"} word={one.status ? String(one.status) : t("no answer")} /></td>
+                    <td class="num" data-label={t("Took")}>{span(one.duration_ms)}</td>
+                    <td><Id text={one.id} link={href(["topics", topic, "jobs", one.id])} most={28} /></td>
+                    <td class="num" data-label={t("Attempt")}>{exact(one.attempt)}</td>
+                    <td class="whole"><div class="break">{one.error}</div>{one.excerpt && <pre class="code small">{one.excerpt}</pre>}</td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </div>
+        )}
+      </Loaded>
+    </Panel>
+  );
+}
+
+function TargetDialog({ topic, has, close, done }: { topic: string; has: boolean; close: () => void; done: () => void }) {
+  const { ns } = useSession();
+  const [push, setPush] = useState<Push>();
+  const [url, setUrl] = useState("");
+  const [timeout, setTimeout] = useState("30s");
+  const [concurrency, setConcurrency] = useState("16");
+  useEffect(() => {
+    if (has)
+      void act(async () => {
+        const found = await call<Push>("GET", pushPath(topic), { ns });
+        setPush(found);
+        setUrl(found.url ?? found.service ?? "");
+        setTimeout(`${(found.timeout_ms ?? 30_000) / 1000}s`);
+        setConcurrency(String(found.concurrency));
+      }, t("Loaded"));
+  }, []);
+  const submit = async (): Promise<void> => {
+    const { state: _, in_flight: __, last_error: ___, ...kept } = push ?? ({} as Push);
+    const target = push?.service && url === push.service ? {} : { url, service: null };
+    await call("PUT", pushPath(topic), { ns, body: { ...kept, ...target, timeout_ms: parseDuration(timeout), concurrency: Number(concurrency) } });
+    toast(t("Saved"));
+    done();
+    close();
+  };
+  return (
+    <Dialog title={t("Push target of {topic}", { topic })} close={close} submit={submit} action={t("Save")} disabled={!url || parseDuration(timeout) === undefined || (has && !push)}>
+      <Field label={t("URL")} hint={t("Addresses of private networks must be allowed in the server's settings")}><input type="text" value={url} onInput={(event) => setUrl(event.currentTarget.value)} placeholder="https://example.com/hook" autoFocus /></Field>
+      <div class="grid2">
+        <Field label={t("Timeout")}><input value={timeout} onInput={(event) => setTimeout(event.currentTarget.value)} /></Field>
+        <Field label={t("Calls at a time")}><input type="number" min="1" value={concurrency} onInput={(event) => setConcurrency(event.currentTarget.value)} /></Field>
+      </div>
+    </Dialog>
+  );
+}

@@ -1,0 +1,106 @@
+import { useState } from "preact/hooks";
+import { call, type Topic, type TopicPage } from "../api";
+import { exact } from "../format";
+import { t } from "../i18n";
+import { StateMark } from "../icons";
+import { Empty, Loaded, Num, Page, Panel, Time, act } from "../parts";
+import { go, href, useRoute } from "../route";
+import { MOST_TOPICS, isDeserted, useSession } from "../session";
+import { SendButton } from "./send";
+
+type Column = "topic" | "scheduled" | "ready" | "oldest" | "leased" | "dead" | "consumers" | "next";
+
+const VALUES: Record<Column, (topic: Topic) => number | string> = {
+  topic: (one) => one.topic,
+  scheduled: (one) => -one.counts.scheduled,
+  ready: (one) => -one.counts.ready,
+  oldest: (one) => one.oldest_ready_at_ms ?? Infinity,
+  leased: (one) => -one.counts.leased,
+  dead: (one) => -one.counts.dead,
+  consumers: (one) => -one.waiters,
+  next: (one) => one.next_due_at_ms ?? Infinity,
+};
+
+export function TopicState({ topic }: { topic: Topic }) {
+  if (topic.paused) return <StateMark kind="idle" word={t("paused")} />;
+  if (isDeserted(topic)) return <StateMark kind="bad" word={t("nobody consumes")} />;
+  if (topic.push) return <StateMark kind="ok" word={t("push")} />;
+  if (topic.waiters || topic.counts.leased) return <StateMark kind="ok" word={t("consumed")} />;
+  return <StateMark kind="idle" word={t("idle")} />;
+}
+
+function ordered(topics: Topic[], by: Column, find: string): Topic[] {
+  const wanted = find.toLowerCase();
+  const value = VALUES[by];
+  return topics
+    .filter((one) => one.topic.toLowerCase().includes(wanted))
+    .sort((a, b) => {
+      const [left, right] = [value(a), value(b)];
+      return left < right ? -1 : left > right ? 1 : a.topic < b.topic ? -1 : 1;
+    });
+}
+
+export function Topics() {
+  const { topics: live, ns, info } = useSession();
+  const { query } = useRoute();
+  const by = (query.get("sort") ?? "topic") as Column;
+  const find = query.get("find") ?? "";
+  const [more, setMore] = useState<TopicPage>({ topics: [], next_cursor: null });
+  const cursor = more.topics.length ? more.next_cursor : (live.data?.next_cursor ?? null);
+  const load = (): Promise<void> =>
+    act(async () => {
+      const page = await call<TopicPage>("GET", "/v1/topics", { ns, query: { limit: MOST_TOPICS, cursor } });
+      setMore({ topics: [...more.topics, ...page.topics], next_cursor: page.next_cursor });
+    }, t("Loaded"));
+  const set = (values: Record<string, string>): void => go(href(["topics"], { sort: by === "topic" ? "" : by, find, ...values }), true);
+  const only = info.access.topics.filter((name) => !/[*?[]/.test(name));
+  return (
+    <Page title={t("Topics")} lead={live.data && (cursor ? t("The first {n} topics by name; there are more.", { n: exact(live.data.topics.length + more.topics.length) }) : t("{n} topics", { n: exact(live.data.topics.length + more.topics.length) }))} actions={<SendButton />}>
+      {live.error?.code === "forbidden" && only.length > 0 && (
+        <Panel title={t("Topics of your token")}><div class="list">{only.map((name) => <a class="item" href={href(["topics", name])} key={name}>{name}</a>)}</div></Panel>
+      )}
+      <Loaded live={live} lines={10}>
+        {(page) => {
+          const shown = ordered([...page.topics, ...more.topics], by, find);
+          return (
+            <Panel label={t("Topics")} title={<input type="search" aria-label={t("Filter by name")} placeholder={t("Filter by name")} value={find} onInput={(event) => set({ find: event.currentTarget.value })} />} tools={cursor && <button onClick={() => void load()}>{t("Load more")}</button>}>
+              {shown.length === 0 ? <Empty title={find ? t("No topic has this in its name.") : t("There are no topics yet.")} {...(find ? {} : { command: `dueline send emails '{"to": "ann"}' --in 1s` })} /> : <TopicTable topics={shown} by={by} sort={(sort) => set({ sort })} />}
+            </Panel>
+          );
+        }}
+      </Loaded>
+    </Page>
+  );
+}
+
+function TopicTable({ topics, by, sort }: { topics: Topic[]; by: Column; sort: (column: Column) => void }) {
+  const head = (column: Column, name: string, num = true) => (
+    <th class={num ? "num" : undefined} aria-sort={by === column ? (column === "topic" || column === "next" || column === "oldest" ? "ascending" : "descending") : undefined}>
+      <button onClick={() => sort(column)}>{name}{by === column ? " ↓" : ""}</button>
+    </th>
+  );
+  return (
+    <div class="wrap">
+      <table class="cards">
+        <thead>
+          <tr>{head("topic", t("Topic"), false)}<th>{t("State")}</th>{head("scheduled", t("scheduled"))}{head("ready", t("ready"))}{head("oldest", t("Oldest ready"), false)}{head("leased", t("leased"))}{head("dead", t("dead"))}{head("consumers", t("Consumers"))}{head("next", t("Next due"), false)}</tr>
+        </thead>
+        <tbody>
+          {topics.slice(0, 1000).map((one) => (
+            <tr key={one.topic} data-link={href(["topics", one.topic])}>
+              <td class="whole"><a href={href(["topics", one.topic])} class="ell name" title={one.topic}>{one.topic}</a></td>
+              <td class="whole"><TopicState topic={one} /></td>
+              <td class="num" data-label={t("scheduled")}><Num n={one.counts.scheduled} /></td>
+              <td class="num" data-label={t("ready")}><Num n={one.counts.ready} /></td>
+              <td data-label={t("Oldest ready")}><Time ms={one.oldest_ready_at_ms} /></td>
+              <td class="num" data-label={t("leased")}><Num n={one.counts.leased} /></td>
+              <td class="num" data-label={t("dead")}><Num n={one.counts.dead} /></td>
+              <td class="num" data-label={t("Consumers")}><Num n={one.waiters} /></td>
+              <td data-label={t("Next due")}><Time ms={one.next_due_at_ms} /></td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}

@@ -1,0 +1,26 @@
+// Who looks at the page, at which server, in which namespace. Views read it; only the frame makes it.
+import { createContext } from "preact";
+import { useContext } from "preact/hooks";
+import { call, type Info, type Settings, type Topic, type TopicPage } from "./api";
+import { type Live, useLive } from "./live";
+
+export type Session = { settings: Settings; info: Info; ns: string; topics: Live<TopicPage> };
+
+export const SessionContext = createContext<Session>(null as unknown as Session);
+
+export const useSession = (): Session => useContext(SessionContext);
+
+/** Whether the caller may do something here. Actions that are not allowed are not shown. */
+export function useCan(): (right: string) => boolean {
+  const { settings, info } = useSession();
+  return (right) => (right === "read" || !settings.read_only) && (info.access.rights.includes("admin") || info.access.rights.includes(right));
+}
+
+export const MOST_TOPICS = 500;
+
+/** The first topics of a namespace by name, with their counts: one call, without a scan. */
+export const useTopics = (ns: string, everyMs: number): Live<TopicPage> =>
+  useLive(`topics ${ns}`, () => call<TopicPage>("GET", "/v1/topics", { ns, query: { limit: MOST_TOPICS } }), everyMs);
+
+/** Nobody waits for jobs of this topic, although some are ready. A push target is a consumer. */
+export const isDeserted = (topic: Topic): boolean => topic.counts.ready > 0 && topic.waiters === 0 && topic.counts.leased === 0 && !topic.paused && !topic.push;
