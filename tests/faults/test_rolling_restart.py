@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
@@ -16,14 +16,15 @@ from dueline import Client, Patience
 from dueline.client.errors import DuelineApiError, LeaseLost
 from dueline.testing.checker import Kind, Report
 from dueline.testing.client_history import History, WatchedClient
+from tests.kit.fault_suite import FaultSuite
 from tests.kit.valkey import PrivateValkey
 from tests.kit.waiting import until
+from tools.faults.scenario import DOUBLED, Scenario
 from tools.faults.server_process import ServerProcess
 
 SENDERS, CONSUMERS = 3, 3
 PROGRESS = 5  # calls that every client makes between two events
 TIMES = {"DUELINE_SERVER__LAME_DUCK_MS": "300", "DUELINE_SERVER__DRAIN_MS": "30000"}
-DOUBLED = (Kind.CREATED_TWICE, Kind.TWO_LEASES, Kind.AFTER_DONE, Kind.ENDED_TWICE, Kind.NUMBER_REPEATED)
 
 
 class Traffic:
@@ -150,12 +151,22 @@ async def restarted(
             finally:
                 await traffic.stop()
             report = await asyncio.to_thread(traffic.report)
-    print(
-        f"rolling restart seed={seed} signal={'KILL' if kills else 'TERM'} restarts={rounds * servers} "
-        f"operations={len(traffic.history.events)} sent={len(traffic.sent)} retries={len(retries)} "
-        f"failed={len(traffic.failed)} lost={report.count(Kind.LOST)} doubled={report.count(*DOUBLED)}"
-    )
     return traffic, report, retries
+
+
+def scenario(name: str, seed: int, faults: int, traffic: Traffic, report: Report, retries: Sequence[str]) -> Scenario:
+    """A repeated try is a refusal; the caller did not notice it."""
+    return Scenario(
+        name=name,
+        seed=seed,
+        operations=len(traffic.history.events),
+        faults=faults,
+        refused=len(retries),
+        lost=report.count(Kind.LOST),
+        early=report.count(Kind.EARLY),
+        doubled=report.count(*DOUBLED),
+        others=tuple(f"a call failed: {error}" for error in traffic.failed[:5]),
+    )
 
 
 async def test_a_client_with_all_addresses_notices_no_restart(private_valkey: PrivateValkey, folder: Path) -> None:
@@ -164,22 +175,26 @@ async def test_a_client_with_all_addresses_notices_no_restart(private_valkey: Pr
     assert traffic.acked == traffic.sent
 
 
-@pytest.mark.slow
+@pytest.mark.faults
 async def test_a_client_with_all_addresses_notices_no_restart_of_twelve(
-    private_valkey: PrivateValkey, folder: Path
+    suite: FaultSuite, private_valkey: PrivateValkey, folder: Path
 ) -> None:
-    traffic, report, _ = await restarted(private_valkey.url, folder, "rolling", rounds=4, seed=14)
+    rounds = suite.rounds(1, 4)
+    traffic, report, retries = await restarted(private_valkey.url, folder, "rolling", rounds, suite.seed)
+    suite.report(scenario("servers restarted one by one", suite.seed, 3 * rounds, traffic, report, retries))
     assert (traffic.failed, report.violations, report.redeliveries) == ([], (), 0)
     assert traffic.acked == traffic.sent
 
 
-@pytest.mark.slow
+@pytest.mark.faults
 async def test_control_without_the_drain_calls_break_and_are_repeated_and_nothing_is_lost(
-    private_valkey: PrivateValkey, folder: Path
+    suite: FaultSuite, private_valkey: PrivateValkey, folder: Path
 ) -> None:
+    rounds = suite.rounds(1, 2)
     traffic, report, retries = await restarted(
-        private_valkey.url, folder, "rolling-killed", rounds=2, seed=15, kills=True
+        private_valkey.url, folder, "rolling-killed", rounds, suite.seed, kills=True
     )
+    suite.report(scenario("servers killed one by one", suite.seed, 3 * rounds, traffic, report, retries))
     assert (traffic.failed, report.violations) == ([], ())
     assert traffic.acked == traffic.sent
     assert any("broke before the answer came" in line for line in retries), "the kills interrupted nothing"

@@ -56,6 +56,12 @@ def put_command(folder: Path, name: str, *words: str) -> None:
     command.chmod(0o755)
 
 
+@pytest.mark.parametrize("name", PAGES)
+def test_what_is_executed_calls_only_this_machine(name: str) -> None:
+    shown = "".join(text for kind, text in BLOCK.findall((ROOT / name).read_text()) if kind in ("sh", "python"))
+    assert set(re.findall(r"https?://([\w.-]+)", shown)) <= {"127.0.0.1", "localhost"}
+
+
 def type_all(blocks: list[str], url: str, folder: Path, stand_in: bool) -> list[str]:
     """Run blocks one after the other in one shell; what each printed. A failing command, or an HTTP error, ends it."""
     commands = folder / "bin"
