@@ -130,9 +130,8 @@ MUTANTS = (
         "if M.xc",
     ),
     # closed partitions
-    Mutant("a closed partition takes a single send", "life", "single_send", "if V[7] then", "if false then"),
+    Mutant("a closed partition takes a single send", "life", "single_send", "if V[8] then", "if false then"),
     Mutant("a closed partition takes new ids", "life", "send", "    if M.xc then\n      moved()", "    if false then"),
-    Mutant("a closed partition keeps what ended", "life", "send", "if M.xc and (old.state == 'D'", "if false and (old"),
     Mutant("a closed partition opens groups", "only groups", "append", "elseif M.xc then", "elseif false then"),
     Mutant(
         "an overdue job is as any live one", "life", "lib/judge", "job.exp > 0 and job.exp <= now\nend", "false\nend"
