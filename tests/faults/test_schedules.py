@@ -17,9 +17,9 @@ import pytest
 from dueline.engine.commands import Send, TopicPatch
 from dueline.engine.job import BodyKind
 from dueline.engine.policy import TopicPolicy
-from dueline.engine.schedule import Misfire, Schedule, ScheduleView
+from dueline.engine.schedule import Misfire, Schedule
 from tests.kit.fault_suite import FaultSuite
-from tests.kit.occurrences import Consumer, all_reach, consuming, engine_on, ids_between, views_of
+from tests.kit.occurrences import Consumer, all_reach, consuming, engine_on, ids_until, views_of
 from tests.kit.valkey import PrivateValkey
 from tools.faults.scenario import Scenario
 from tools.faults.server_process import ServerProcess
@@ -43,24 +43,21 @@ async def test_kills_and_stops_lose_double_and_hurry_no_occurrence(suite: FaultS
     with PrivateValkey() as valkey:
         async with engine_on(valkey.url, serves=False) as engine, _servers(valkey.url, folder) as servers:
             await engine.set_topic(NS, TOPIC, TopicPatch(TopicPolicy(retain_ms=0), partitions=4))
-            first: dict[str, ScheduleView] = {}
-            for number in range(NUMBER):
-                first[f"s{number}"] = (await engine.schedules.put(NS, f"s{number}", EVERY, None))[0]
+            first = [(await engine.schedules.put(NS, f"s{number}", EVERY, None))[0] for number in range(NUMBER)]
             consumer = Consumer(engine, NS, TOPIC)
             async with consuming(consumer):
                 faults = await _trouble(servers, random.Random(suite.seed), seconds)
-                await all_reach(engine, NS, engine.store.now_ms())
-                for name in first:
-                    await engine.schedules.pause(NS, name)
+                over_ms = engine.store.now_ms()
+                await all_reach(engine, NS, over_ms)
                 await asyncio.gather(*(server.stop() for server in servers))
             while await consumer.pull(0):
                 pass
-            last = {view.name: view for view in await views_of(engine, NS)}
-        expected = {id for name in first for id in ids_between(first[name], last[name], EVERY_MS)}
+            last = await views_of(engine, NS)
+        expected = ids_until(first, EVERY_MS, over_ms)
         assert len(expected) >= NUMBER * seconds * 0.9
         others = [*await findings_at(valkey.url)]
-        others += [f"{id} is no occurrence" for id in sorted(consumer.came - expected)]
-        others += [f"{view.name} missed {view.missed_count}" for view in last.values() if view.missed_count]
+        others += [f"{id} is no occurrence" for id in consumer.came - ids_until(first, EVERY_MS, consumer.last_ms)]
+        others += [f"{view.name} missed {view.missed_count}" for view in last if view.missed_count]
         suite.report(
             Scenario(
                 name="50 schedules every second, servers killed",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
 from dueline.engine.commands import Pull
@@ -54,6 +54,11 @@ class Consumer:
         return bool(jobs)
 
     @property
+    def last_ms(self) -> int:
+        """The latest occurrence that became a job."""
+        return max(map(at_ms_of, self.came))
+
+    @property
     def doubled(self) -> list[str]:
         return [id for id, times in self.made.items() if times > 1]
 
@@ -63,11 +68,9 @@ def at_ms_of(id: str) -> int:
     return int(id.rpartition("@")[2])
 
 
-def ids_between(first: ScheduleView, last: ScheduleView, every_ms: int) -> list[str]:
-    """The ids of all occurrences from the next one of `first` to the last one of `last`."""
-    assert first.next_at_ms is not None
-    assert last.last_at_ms is not None
-    return [f"{first.name}@{at_ms}" for at_ms in range(first.next_at_ms, last.last_at_ms + 1, every_ms)]
+def ids_until(views: Iterable[ScheduleView], every_ms: int, until_ms: int) -> set[str]:
+    """The ids of all occurrences from the next ones of these schedules to a time."""
+    return {f"{view.name}@{at_ms}" for view in views for at_ms in range(view.next_at_ms or 0, until_ms + 1, every_ms)}
 
 
 async def views_of(engine: Engine, namespace: str) -> list[ScheduleView]:
