@@ -16,6 +16,7 @@ from .memory import memory
 from .push import push
 from .restart import restart
 from .scale import scale
+from .schedules import schedules
 from .throughput import throughput
 from .transport import transport
 from .wakeup import wakeup
@@ -25,6 +26,7 @@ Row = Callable[[Sizes], Sequence[Line]]
 ROWS: dict[str, Row] = {
     "throughput": throughput,
     "lateness": lateness,
+    "schedules": schedules,
     "memory": memory,
     "depth": depth,
     "idle": idle,

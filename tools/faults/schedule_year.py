@@ -41,6 +41,7 @@ SELDOM_S = 400 * 86_400.0
 PARTITIONS = 3
 PER_NAMESPACE = 100
 ZONES = ("Europe/Madrid", "America/New_York", "Australia/Sydney", "Australia/Lord_Howe", "Asia/Kolkata", "UTC")
+SHOWN_DAYS = 10
 STRIDE = 37  # lives end at another call each time, short and long ones mixed
 
 
@@ -121,6 +122,7 @@ class Simulation:
         self.timer = VirtualTimer(self.clock)
         self.store = _Watched(self.clock, fenced)
         self.lives = 0
+        self.shows = False  # prints how far it is
         self.cut: Counter[str] = Counter()
         self._most_calls = most_calls
 
@@ -129,10 +131,13 @@ class Simulation:
         start_ms = self.clock.now_ms
         await self._write()
         lives = asyncio.ensure_future(self._live())
-        for _ in range(days):
+        for day in range(1, days + 1):
             await self.timer.advance(DAY_MS)
             if lives.done():
                 lives.result()
+            if self.shows and day % SHOWN_DAYS == 0:
+                seconds = time.perf_counter() - begun_s
+                print(f"  day {day}: {len(self.store.sent)} jobs, {self.lives} servers, {seconds:.0f} s", flush=True)
         await self.timer.advance(600_000)  # what is still leased
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
             task.cancel()
@@ -193,6 +198,7 @@ def main() -> None:
     words = parser.parse_args()
     schedules = some_schedules(words.schedules, words.seed)
     simulation = Simulation(schedules, midnight(2026, 1, 1), words.most_calls)
+    simulation.shows = True
     result = asyncio.run(simulation.run(words.days))
     for call, number in sorted(result.calls.items()):
         print(f"  cut off at {call}: {number}")

@@ -27,6 +27,7 @@ from .schedule_answers import NextOccurrences as NextOccurrences
 from .schedule_answers import Schedule as Schedule
 from .schedule_answers import ScheduleDeleted as ScheduleDeleted
 from .schedule_answers import SchedulePage as SchedulePage
+from .schedule_answers import SchedulePaused as SchedulePaused
 from .server_info import Access as Access
 from .server_info import Info as Info
 from .server_info import LimitUse as LimitUse

@@ -160,7 +160,7 @@ OPERATIONS: tuple[Operation, ...] = (
               "Send a job now, besides the occurrences", (a.Sent,), r.Nothing, success=(201, 200),
               errors=("not_found", "store_full"), body_optional=True, example={}, audited=True),
     Operation("POST", S + "/{name}/pause", "pause_schedule", Right.MANAGE, SCHEDULES,
-              "Pause a schedule; jobs that it sent stay", (a.Schedule,), r.Nothing, errors=("not_found",),
+              "Pause a schedule; jobs that it sent stay", (a.SchedulePaused,), r.Nothing, errors=("not_found",),
               body_optional=True, example={}, audited=True),
     Operation("POST", S + "/{name}/resume", "resume_schedule", Right.MANAGE, SCHEDULES, "Resume a schedule",
               (a.Schedule,), r.Nothing, errors=("not_found",), body_optional=True, example={}, audited=True),

@@ -12,6 +12,8 @@ from ..durations import datetime_of
 
 Retry = dict[str, Any] | Literal["none"]
 
+JOBS_STAY = "no further occurrence is sent; jobs that were already sent stay"
+
 
 class JobTemplate(msgspec.Struct, frozen=True, kw_only=True):
     """What each job carries, as it was written. A missing field: the topic's policy applies, then the default."""
@@ -59,6 +61,12 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
         return None if self.next_at_ms is None else datetime_of(self.next_at_ms)
 
 
+class SchedulePaused(Schedule, frozen=True, kw_only=True):
+    """The answer to a pause. `note` says what becomes of jobs that were already sent."""
+
+    note: str = JOBS_STAY
+
+
 class SchedulePage(msgspec.Struct, frozen=True):
     """One page of schedules. Even an empty page may have a cursor; null = this is the last page."""
 
@@ -67,10 +75,11 @@ class SchedulePage(msgspec.Struct, frozen=True):
 
 
 class ScheduleDeleted(msgspec.Struct, frozen=True):
-    """The answer to the deletion of a schedule. Jobs that it sent before stay."""
+    """The answer to the deletion of a schedule. `note` says what becomes of jobs that were already sent."""
 
     name: str
     result: Annotated[str, Meta(extra_json_schema={"enum": ["deleted"]})] = "deleted"
+    note: str = JOBS_STAY
 
 
 class NextOccurrences(msgspec.Struct, frozen=True):

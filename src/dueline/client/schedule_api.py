@@ -96,7 +96,7 @@ class ScheduleApi:
         return calls.run_schedule(name)
 
     @method
-    def pause_schedule(self, name: str) -> Call[r.Schedule]:
+    def pause_schedule(self, name: str) -> Call[r.SchedulePaused]:
         """Stop a schedule until it is resumed. Jobs that it has already sent stay."""
         return calls.pause_schedule(name)
 

@@ -37,8 +37,8 @@ def run_schedule(name: str) -> Call[r.Sent]:
     return Call("run_schedule", r.Sent, (name,), q.Nothing(), repeatable=False)
 
 
-def pause_schedule(name: str) -> Call[r.Schedule]:
-    return Call("pause_schedule", r.Schedule, (name,), q.Nothing())
+def pause_schedule(name: str) -> Call[r.SchedulePaused]:
+    return Call("pause_schedule", r.SchedulePaused, (name,), q.Nothing())
 
 
 def resume_schedule(name: str) -> Call[r.Schedule]:

@@ -33,6 +33,7 @@ from .stored_schedule import (
     StoredSchedule,
     fence_name,
     namespace_of,
+    occurrence_id,
     occurrence_send,
     occurrences_of,
     pack_progress,
@@ -79,9 +80,9 @@ class Turn:
             error=None,
         )
 
-    def sent(self, at_ms: int, id: str) -> None:
+    def sent(self, at_ms: int, id: str, topic: str) -> None:
         self.decide(at_ms)
-        self.progress = replace(self.progress, last_at_ms=at_ms, last_job=id, last_topic=self.schedule.topic)
+        self.progress = replace(self.progress, last_at_ms=at_ms, last_job=id, last_topic=topic)
 
     def failed(self, error: str) -> None:
         failures = self.progress.failures
@@ -183,7 +184,7 @@ class ScheduleRunner:
         schedule, stored = turn.schedule, turn.stored
         if turn.progress.version != turn.version:
             fences = await self._fence_topics(turn.namespace, turn.name, stored, turn.version)
-            turn.decide(max((fence.at_ms for fence in fences), default=0))
+            await self._take_over(turn, max((fence.at_ms for fence in fences), default=0))
         if schedule.paused:
             return
         now_ms = self._store.now_ms()
@@ -201,6 +202,17 @@ class ScheduleRunner:
             return
         await self._send(turn, found.at_ms)
 
+    async def _take_over(self, turn: Turn, at_ms: int) -> None:
+        """Go on after what an older version did. Its holder may have sent a job, and lost its lease to the change
+        before it could write that down: then the job itself shows it."""
+        id = occurrence_id(turn.name, at_ms)
+        is_first = turn.progress.version < turn.stored.progress_from  # the older one was deleted: nothing is taken over
+        if at_ms > turn.progress.decided_at_ms and not is_first:
+            for topic in turn.stored.fenced:
+                if await self._job(turn.namespace, topic, id) is not None:
+                    turn.sent(at_ms, id, topic)
+        turn.decide(at_ms)
+
     async def _send(self, turn: Turn, at_ms: int) -> None:
         occurrence = Occurrence(fence_name(turn.namespace, turn.name), turn.version, at_ms)
         command = replace(occurrence_send(turn.namespace, turn.name, turn.schedule, at_ms), occurrence=occurrence)
@@ -210,7 +222,7 @@ class ScheduleRunner:
             turn.failed(NEWER if isinstance(error, VersionMismatch) else f"{error.code}: {error.message}")
             self._metrics.failed += 1
         else:
-            turn.sent(at_ms, sent.id)
+            turn.sent(at_ms, sent.id, turn.schedule.topic)
             if sent.result == "created":
                 self._metrics.count_fired(max(self._store.now_ms() - at_ms, 0))
 
@@ -219,11 +231,14 @@ class ScheduleRunner:
         id, name = turn.progress.last_job, turn.progress.last_topic
         if id is None or name is None:
             return False
+        job = await self._job(turn.namespace, name, id)
+        return job is not None and job.state in LIVE
+
+    async def _job(self, namespace: str, topic: str, id: str) -> Job | None:
         try:
-            job = await self._jobs.get(await self._topics.get(turn.namespace, name), id)
+            return await self._jobs.get(await self._topics.get(namespace, topic), id)
         except NotFound:
-            return False
-        return job.state in LIVE
+            return None
 
     # -- fences
 

@@ -76,6 +76,32 @@ async def test_another_server_completes_what_was_begun(kit: ScheduleKit, call: s
     assert (view.last_at_ms, view.missed_count, view.last_error) == (START_MS + 30_000, 0, None)
 
 
+async def test_a_change_after_a_cut_off_release_does_not_forget_the_last_job(kit: ScheduleKit) -> None:
+    """The job of 20 s was sent, but no progress says so. It still counts as the last one."""
+    await kit.put("a", every(10))
+    await kit.advance(10)
+    assert await kit.times() == [10]
+    await _cut_in(kit, "release", done=False)
+    await kit.serve()
+    await kit.put("a", every(10, overlap=Overlap.SKIP))
+    await kit.advance(10)
+    view = await kit.get("a")
+    assert (view.last_at_ms, view.last_job) == (START_MS + 20_000, f"a@{START_MS + 20_000}")
+    assert view.missed_count == 1
+    assert await kit.times() == [20]
+    await kit.advance(10)
+    assert await kit.times() == [40]
+
+
+async def test_a_schedule_made_again_does_not_wait_for_a_job_of_the_deleted_one(kit: ScheduleKit) -> None:
+    await kit.put("a", every(10))
+    await kit.advance(10)
+    await kit.engine.schedules.delete(NS, "a")
+    await kit.put("a", every(10, overlap=Overlap.SKIP))
+    await kit.advance(10)
+    assert sorted(await kit.times()) == [10, 20]
+
+
 async def test_an_answer_that_is_lost_is_found_out_by_the_next_holder(kit: ScheduleKit) -> None:
     await kit.put("a", every(60))
     kit.memory.lost = "t"

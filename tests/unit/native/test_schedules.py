@@ -13,6 +13,7 @@ from dueline.rights import Grant, Right
 from .kit import JSON, START_MS, Api, Reply, assert_error
 
 S = "/v1/schedules/daily"
+STAY = "no further occurrence is sent; jobs that were already sent stay"
 NINE = {"topic": "reports", "cron": "0 9 * * MON-FRI", "tz": "Europe/Madrid", "job": {"body": {"n": 1}}}
 HOURLY = {"topic": "reports", "every": "1h", "job": {"body": 1}}
 HOUR_MS = 3_600_000
@@ -166,6 +167,7 @@ def test_pause_and_resume_are_idempotent(api: Api) -> None:
     for _ in range(2):
         paused = api.post(S + "/pause")
         assert (paused.status, paused.json["paused"], paused.json["next_at_ms"]) == (200, True, None)
+        assert paused.json["note"] == STAY
     for _ in range(2):
         resumed = api.post(S + "/resume")
         assert (resumed.status, resumed.json["paused"]) == (200, False)
@@ -184,7 +186,7 @@ def test_a_run_sends_one_job_now_and_leaves_the_occurrences_alone(api: Api) -> N
 
 def test_a_deleted_schedule_is_gone(api: Api) -> None:
     put(api)
-    assert api.delete(S) == (200, {"name": "daily", "result": "deleted"})
+    assert api.delete(S) == (200, {"name": "daily", "result": "deleted", "note": STAY})
     for reply in (api.get(S), api.delete(S), api.post(S + "/run"), api.post(S + "/pause"), api.get(S + "/next")):
         assert_error(reply, 404, "not_found")
     assert put(api)["missed_count"] == 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 
 from msgspec import UNSET, Raw
+from msgspec.structs import asdict
 
 from ...api import answers as a
 from ...api import schedule_requests as sr
@@ -74,7 +75,8 @@ class ScheduleHandlers:
 
     async def pause_schedule(self, caller: Caller, _: object, name: str) -> Reply:
         await self._allowed(caller, name)
-        return Reply(schedule_view(await self._schedules.pause(caller.namespace, name)))
+        view = schedule_view(await self._schedules.pause(caller.namespace, name))
+        return Reply(a.SchedulePaused(**asdict(view)))
 
     async def resume_schedule(self, caller: Caller, _: object, name: str) -> Reply:
         await self._allowed(caller, name)
