@@ -176,6 +176,7 @@ async def test_a_client_with_all_addresses_notices_no_restart(private_valkey: Pr
 
 
 @pytest.mark.faults
+@pytest.mark.timeout(900)
 async def test_a_client_with_all_addresses_notices_no_restart_of_twelve(
     suite: FaultSuite, private_valkey: PrivateValkey, folder: Path
 ) -> None:
@@ -187,6 +188,7 @@ async def test_a_client_with_all_addresses_notices_no_restart_of_twelve(
 
 
 @pytest.mark.faults
+@pytest.mark.timeout(900)
 async def test_control_without_the_drain_calls_break_and_are_repeated_and_nothing_is_lost(
     suite: FaultSuite, private_valkey: PrivateValkey, folder: Path
 ) -> None:

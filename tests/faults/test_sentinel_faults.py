@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from dueline.testing.history import Outcome, Send
+from dueline.testing.process import DUELINE
 from tests.kit.fault_suite import FaultSuite
 from tests.kit.valkey import SERVICE, PrivateSentinels
 
@@ -83,17 +84,28 @@ FAULTS = {"killed": primary_killed, "paused": primary_paused, "demoted by hand":
 async def test_nothing_answered_is_lost_when_sentinels_replace_a_primary(
     suite: FaultSuite, sentinels: PrivateSentinels, folder: Path, how: str, durability: str
 ) -> None:
-    """The control: at `standard`, what the old primary accepts after its pause is answered and lost."""
+    """The control: at `standard`, what the old primary accepts after its pause is answered and lost. The servers notice
+    it, and refuse sends until an operator accepts the loss."""
     control = durability == "standard"
     async with loaded(folder, sentinels.url, suite.seed, durability=durability) as running:
         for _ in range(suite.rounds(1, 10)):
             await asyncio.sleep(running.dice.uniform(0.1, 0.8))
             await FAULTS[how](running, sentinels)
+            if control:
+                await asyncio.to_thread(sentinels.wait_until_whole)
+                await loss_accepted(sentinels.url)
             await running.serves()
             await asyncio.to_thread(sentinels.wait_until_whole)
         name = f"Sentinel: primary {how}" + (", at `standard` (control)" if control else "")
         limit = None if control else DOWN_AFTER_MS + 4_000
         suite.report(await running.finished(name, control=control, gap_limit_ms=limit))
+
+
+async def loss_accepted(store_url: str) -> None:
+    command = (*DUELINE, "store", "accept", store_url, "--yes")
+    accepting = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    said, _ = await accepting.communicate()
+    assert accepting.returncode == 0, said.decode()
 
 
 async def test_without_replicas_no_send_is_accepted(

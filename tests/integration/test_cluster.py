@@ -97,8 +97,9 @@ async def test_calls_while_a_slot_moves_key_by_key_are_done_or_refused_cleanly(p
 
 @pytest.fixture
 def partial_cluster() -> Iterator[PrivateCluster]:
-    """A Cluster of its own that serves what is left of it."""
-    cluster = PrivateCluster(node_timeout_ms=1000, options=("--cluster-require-full-coverage", "no"))
+    """A Cluster of its own, on disk, that serves what is left of it."""
+    disk = ("--appendonly", "yes", "--appendfsync", "always")
+    cluster = PrivateCluster(node_timeout_ms=1000, options=("--cluster-require-full-coverage", "no", *disk))
     try:
         cluster.start()
         yield cluster

@@ -24,6 +24,7 @@ from dueline.parent_death import ends_with_parent
 
 SLOTS = 16_384
 READY_WITHIN_S = 30.0
+REPLACED_WITHIN_S = 90.0  # sentinels that got no time to run do nothing for the next 30 s, and then vote again
 DEBIAN_REDIS = "/usr/bin/redis-server"
 SERVICE = "jobs"
 
@@ -239,7 +240,7 @@ class PrivateSentinels:
             told = {sentinel.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE)[1] for sentinel in self.sentinels}
             return port not in told and len(told) == 1 and len(self.primary().ask("ROLE")[2]) > 0
 
-        _wait_for(is_over, "the sentinels did not replace the primary")
+        _wait_for(is_over, "the sentinels did not replace the primary", REPLACED_WITHIN_S)
         return self.primary()
 
     def wait_until_whole(self) -> None:
@@ -263,8 +264,8 @@ class PrivateSentinels:
         )
 
 
-def _wait_for(is_true: Callable[[], bool], complaint: str) -> None:
-    until = time.monotonic() + READY_WITHIN_S
+def _wait_for(is_true: Callable[[], bool], complaint: str, within_s: float = READY_WITHIN_S) -> None:
+    until = time.monotonic() + within_s
     error: Exception | None = None
     while time.monotonic() < until:
         try:

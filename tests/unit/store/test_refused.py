@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from dueline.engine.errors import Unavailable
+from dueline.engine.errors import Unavailable, UnknownOutcome
 from dueline.store.valkey import calls as module
 from dueline.store.valkey.calls import REFUSED_PATIENCE_S, Calls
 from dueline.store.valkey.link import Link, LinkLost
@@ -15,13 +16,16 @@ PATIENCE_S = 4.5
 
 
 class Clock:
-    now_s = 1000.0
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+        self.slept_s: list[float] = []
 
     def monotonic(self) -> float:
         return self.now_s
 
     async def sleep(self, delay_s: float) -> None:
         self.now_s += delay_s
+        self.slept_s.append(delay_s)
 
 
 class Store:
@@ -125,6 +129,38 @@ async def test_a_call_that_had_left_is_tried_on_when_the_store_then_refuses(cloc
     code, spent_s, _ = await attempt(calls, store, clock)
     assert code == "unknown_outcome"
     assert spent_s > REFUSED_PATIENCE_S, "its outcome may still be learned"
+
+
+async def test_the_time_of_a_try_counts_as_pause(clock: Clock) -> None:
+    """A try without a replica takes 0.4 s. A pause after it would only miss the replica's return."""
+    calls, store = made(LinkLost("no replica has it", True), clock)
+    whole = Store.call
+
+    async def call(key: str, *args: Any) -> Any:
+        clock.now_s += 0.4
+        return await whole(store, key, *args)
+
+    store.call = call  # type: ignore[method-assign]
+    code, spent_s, _ = await attempt(calls, store, clock)
+    assert code == "unknown_outcome"
+    assert PATIENCE_S - 0.6 < spent_s < PATIENCE_S + 0.5
+    assert max(clock.slept_s) < 0.11
+
+
+async def test_a_try_of_a_call_that_had_left_ends_with_the_patience() -> None:
+    store = Store(LinkLost("broke", True), Clock())
+    whole = Store.call
+
+    async def call(key: str, *args: Any) -> Any:
+        if store.tries:
+            await asyncio.Event().wait()  # an answer that never comes
+        return await whole(store, key, *args)
+
+    store.call = call  # type: ignore[method-assign]
+    calls = Calls(store, "p", None, 0.1, None, None)  # type: ignore[arg-type]
+    async with asyncio.timeout(20):
+        with pytest.raises(UnknownOutcome):
+            await calls.plain("k", "PING")
 
 
 @pytest.mark.parametrize("url", ["unix:///nowhere/v.sock", "redis://127.0.0.1:1", "redis://localhost:1"])

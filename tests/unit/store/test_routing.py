@@ -11,6 +11,7 @@ import pytest
 
 from dueline.store.valkey.link import CONNECT_TIMEOUT_S, Link, LinkLost, NotNow, WrongKind
 from dueline.store.valkey.topology import SLOTS
+from dueline.store.valkey.wakeups import Wakeups
 from tests.kit.fake_node import Answer, FakeNode
 
 WITHIN_S = 10.0
@@ -70,6 +71,18 @@ async def test_moved_is_followed_at_once_and_the_next_calls_go_to_the_new_node()
         assert first.asked("GET") == 1
         await link.find()
         assert changes == [("127.0.0.1", second.port)]
+
+
+async def test_a_subscription_follows_its_slot_before_the_layout_shows_the_move() -> None:
+    async with cluster() as (link, first, second):
+        first.answers["SSUBSCRIBE"] = lambda *_: Exception(f"MOVED 7629 127.0.0.1:{second.port}")
+        second.answers["SSUBSCRIBE"] = lambda channel: [b"ssubscribe", channel.encode(), 1]
+        wakeups, heard = Wakeups(link), asyncio.Event()
+        async with asyncio.timeout(WITHIN_S):
+            await wakeups.watch("k", lambda _: heard.set())
+            await heard.wait()  # it may have missed something
+        await wakeups.stop()
+        assert second.asked("SSUBSCRIBE") > 0
 
 
 async def test_ask_is_followed_for_one_call_only() -> None:

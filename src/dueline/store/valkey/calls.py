@@ -3,8 +3,8 @@
 If a script is missing, the call is repeated with its source. If the connection is lost, it is reopened and the call
 repeated with the same nonce, which the store recognizes and answers from memory. A store that is loading, fails over or
 moves slots is waited for. A call that still fails after `patience_s` raises StoreDown (certainly not done) or
-UnknownOutcome (its bytes were sent). A node that refuses connections for longer than a restart takes counts as down;
-then each call is tried only once.
+UnknownOutcome (its bytes were sent; then the last try ends with the patience). A node that refuses connections for
+longer than a restart takes counts as down; then each call is tried only once.
 """
 
 from __future__ import annotations
@@ -157,8 +157,13 @@ class Calls:
         message, pause = "", 0.01
         while True:
             refused_s: float | None = None
+            tried_at = time.monotonic()
             try:
-                reply = await attempt(with_source)
+                if written:
+                    async with asyncio.timeout(deadline - tried_at):
+                        reply = await attempt(with_source)
+                else:
+                    reply = await attempt(with_source)
                 if self._on_call is not None:
                     self._on_call(name, time.monotonic() - started)
                 return reply
@@ -169,6 +174,8 @@ class Calls:
                 self.reconnects += isinstance(error, LinkLost)
                 written = written or error.written
                 loading, message, refused_s = error.loading, str(error), error.refused_s
+            except TimeoutError:
+                pass  # the patience is over, and the outcome was unknown before this try
             except WrongKind as error:
                 raise StoreDown(str(error)) from None
             except ResponseError as error:
@@ -179,14 +186,15 @@ class Calls:
                     raise StoreFull(f"the store refuses writes: {message}") from None
                 raise
             given_up = refused_s is not None and refused_s + pause > REFUSED_PATIENCE_S
-            if time.monotonic() + pause > deadline or (given_up and not written):
+            rest = max(0.0, tried_at + pause - time.monotonic())  # a slow try needs no pause after it
+            if time.monotonic() + rest >= deadline or (given_up and not written):
                 if self.link.guards is not None:
                     self.link.guards.failed()
                 tried = f"the store did not answer for {time.monotonic() - started:.1f} s"
                 if written:
                     raise UnknownOutcome(f"{tried} ({message}): the call may have been done. Retry with the same id.")
                 raise (Loading() if loading else StoreDown(f"{tried}: {message}"))
-            await asyncio.sleep(pause)
+            await asyncio.sleep(rest)
             pause = min(pause * 2, 0.5)
 
     async def change(

@@ -158,6 +158,13 @@ class Link:
         """A connection of the caller's own to a primary. Raises LinkLost."""
         return await self._node(endpoint).open()
 
+    def moved(self, asked: Endpoint, error: MovedError) -> None:
+        """A node says who has a slot now. The layout is asked for too, because others may have moved with it."""
+        if self._slots:
+            self._slots[error.slot_id] = self._node(Endpoint(error.host or asked.host, error.port))
+            self._moved = True
+            self._trouble()
+
     def find(self) -> asyncio.Task[None]:
         """Ask for the layout, unless that is already under way."""
         if self._finding is None or self._finding.done():
@@ -250,12 +257,9 @@ class Link:
         if isinstance(error, AskError):  # and MovedError
             if not self._slots:
                 raise NotNow("the store has become a node of a Cluster") from None
-            other = self._node(Endpoint(error.host or node.endpoint.host, error.port))
             if isinstance(error, MovedError):
-                self._slots[error.slot_id] = other
-                self._moved = True
-                self._trouble()
-            return other
+                self.moved(node.endpoint, error)
+            return self._node(Endpoint(error.host or node.endpoint.host, error.port))
         if isinstance(error, TryAgainError):
             raise NotNow("a slot is being moved to another node") from None
         if isinstance(error, BusyLoadingError):

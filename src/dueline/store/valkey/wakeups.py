@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from redis.asyncio.connection import AbstractConnection
+from redis.exceptions import MovedError
 
 from ...store_address import Endpoint
 from .link import Link, LinkLost, NotNow, WrongKind
@@ -72,7 +73,7 @@ class Wakeups:
         self._confirm(channel)
         for subscriber in list(self._subscribers.values()):
             if channel in subscriber.channels:
-                subscriber.unsubscribe(channel)
+                subscriber.unsubscribe([channel])
                 if not subscriber.channels:
                     self._drop(subscriber)
 
@@ -120,10 +121,9 @@ class Wakeups:
         subscriber = None if endpoint is None else await self._subscriber(endpoint)
         if subscriber is None:
             return False
-        for channel in channels & self._homeless:
-            if self._link.owner_now(channel) == endpoint:
-                self._homeless.discard(channel)
-                subscriber.subscribe(channel)
+        here = [one for one in channels & self._homeless if self._link.owner_now(one) == endpoint]
+        self._homeless.difference_update(here)
+        subscriber.subscribe(here)
         if not subscriber.channels:
             self._drop(subscriber)
         return True
@@ -163,8 +163,7 @@ class Wakeups:
             if len(moved) == len(subscriber.channels):
                 self._drop(subscriber)
             else:
-                for channel in moved:
-                    subscriber.unsubscribe(channel)
+                subscriber.unsubscribe(moved)
             self.release(moved)
 
     def _look_again(self) -> None:
@@ -195,6 +194,9 @@ class Wakeups:
 
     def suspected(self) -> None:
         self._look_again()
+
+    def redirected(self, asked: Endpoint, error: MovedError) -> None:
+        self._link.moved(asked, error)
 
     def release(self, channels: Iterable[str]) -> None:
         """These channels have no subscriber any more."""
@@ -231,16 +233,20 @@ class _Subscriber:
         else:
             writer.transport.set_protocol(Replies(self._answered, lambda _: self._end()))
 
-    def subscribe(self, channel: str) -> None:
-        self.channels.add(channel)
-        self._asked.append((b"ssubscribe", channel))
-        self._write("SSUBSCRIBE", channel)
+    def subscribe(self, channels: Sequence[str]) -> None:
+        self.channels.update(channels)
+        self._ask("SSUBSCRIBE", channels)
 
-    def unsubscribe(self, channel: str) -> None:
-        self.channels.discard(channel)
-        self.confirmed.discard(channel)
-        self._asked.append((b"sunsubscribe", channel))
-        self._write("SUNSUBSCRIBE", channel)
+    def unsubscribe(self, channels: Sequence[str]) -> None:
+        self.channels.difference_update(channels)
+        self.confirmed.difference_update(channels)
+        self._ask("SUNSUBSCRIBE", channels)
+
+    def _ask(self, verb: str, channels: Sequence[str]) -> None:
+        """One command per channel, because a command is for one slot, but all in one write."""
+        self._asked += [(verb.lower().encode(), channel) for channel in channels]
+        if channels:
+            self._write(b"".join(command((verb, channel)) for channel in channels))
 
     def close(self) -> None:
         if not self._closed:
@@ -249,12 +255,12 @@ class _Subscriber:
             closing = self._loop.create_task(self._connection.disconnect(nowait=True))
             closing.add_done_callback(lambda task: task.cancelled() or task.exception())
 
-    def _write(self, *args: str) -> None:
+    def _write(self, packed: bytes) -> None:
         writer = self._connection._writer
         try:
             if writer is None or self._closed:
                 raise ConnectionResetError("it is closed")
-            writer.write(command(args))
+            writer.write(packed)
         except (OSError, RuntimeError):  # uvloop raises RuntimeError for a closed transport
             self._loop.call_soon(self._end)
 
@@ -262,6 +268,8 @@ class _Subscriber:
         self._pinged_at_s = None
         if isinstance(reply, Exception):
             kind, channel = self._asked.popleft()
+            if isinstance(reply, MovedError):
+                self._home.redirected(self.endpoint, reply)
             if kind == b"ssubscribe":
                 self._left(channel)
             return
@@ -292,7 +300,7 @@ class _Subscriber:
             wait_s = self._ping_at_s - now_s
         elif self._pinged_at_s is None:
             self._pinged_at_s, self._ping_at_s = now_s, now_s + self._ping_s
-            self._write("PING")
+            self._write(command(("PING",)))
             wait_s = SUSPECT_S
         elif now_s - self._pinged_at_s >= SILENCE_S:
             self._end()
