@@ -120,7 +120,7 @@ async def test_without_replicas_no_send_is_accepted(
             if not refused or len(refused) < len(during) or {event.code for event in refused} != {"unknown_outcome"}:
                 codes = Counter(event.code or "accepted" for event in during)
                 running.others.append(f"sends without a replica were answered: {dict(codes)}")
-            slowest_ns = max(slowest_ns, *(event.complete_ns - event.invoke_ns for event in refused))
+            slowest_ns = max(slowest_ns, *(event.complete_ns - event.invoke_ns for event in refused), 0)
             await running.serves()
             await asyncio.to_thread(sentinels.wait_until_whole)
         figures = {"refusal_ms": slowest_ns / 1e6, "refusal_limit_ms": PATIENCE_MS + 500}

@@ -182,7 +182,7 @@ def next_occurrences(
     session.printer.result(answer.raw, made, "next")
 
 
-def _show(session: Session, answer: Answer[r.Schedule]) -> None:
+def _show(session: Session, answer: Answer[r.Schedule] | Answer[r.SchedulePaused]) -> None:
     session.printer.result(answer.raw, _facts(answer.value))
 
 

@@ -3,6 +3,7 @@ changes."""
 
 from __future__ import annotations
 
+import os
 import random
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -91,10 +92,12 @@ def test_random_expressions_follow_the_minutes_of_a_zone_around_clock_changes() 
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_ten_thousand_random_expressions_agree() -> None:
-    print(f"in UTC: {compare_in_utc(seed=1, count=10_000)} equal to croniter")
-    print(f"around clock changes: {compare_around_changes(seed=1, count=10_000)} equal to the walk over the minutes")
+@pytest.mark.timeout(3600)
+def test_many_random_expressions_agree() -> None:
+    """DUELINE_CRON_EXPRESSIONS=10000 compares more of them."""
+    count = int(os.environ.get("DUELINE_CRON_EXPRESSIONS", "1000"))
+    print(f"in UTC: {compare_in_utc(seed=1, count=count)} equal to croniter")
+    print(f"around clock changes: {compare_around_changes(seed=1, count=count)} equal to the walk over the minutes")
 
 
 SPRING, AUTUMN = "2026-03-29", "2026-10-25"  # Madrid: 02:00 becomes 03:00 at 01:00 UTC; 03:00 becomes 02:00
