@@ -8,16 +8,20 @@ first send. A delete is such a change, too: it marks the job, and the loop remov
 
 from __future__ import annotations
 
+import asyncio
 import binascii
+import random
 from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Callable
+from contextlib import suppress
+from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
 from .checks import Checks, within
 from .commands import Sent
 from .control import TopicControl
-from .errors import Conflict, DuelineError, InvalidField, NotFound, VersionMismatch
+from .errors import Conflict, DuelineError, IdExists, InvalidField, NotFound, VersionMismatch
 from .job import LIVE, Job
 from .job_calls import JobCalls
 from .limits import INTERNAL_NAMESPACE, LAST_MS, check_name
@@ -42,6 +46,7 @@ from .topics import Topic, TopicConfig, Topics
 
 TRIES = 20
 MAX_NEXT = 100
+CHANGED = "other processes keep changing this schedule; nothing was done"
 MAX_FENCED = 64  # topics of former versions whose fences may be missing
 
 Change = Callable[[StoredSchedule, Progress, int], StoredSchedule]
@@ -67,6 +72,7 @@ class Schedules:
         self._sender = sender
         self._checks = checks
         self._runner = runner
+        self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     async def put(
         self, namespace: str, name: str, schedule: Schedule, version: int | None
@@ -77,22 +83,23 @@ class Schedules:
         occurrences = Occurrences.of(schedule)
         await self._check(namespace, name, schedule)
         home = await self._home(namespace)
-        for _ in range(TRIES):
-            job, old, progress = await self._found(home, name)
-            is_new = old is None or old.deleted
-            current = 0 if job is None or is_new else job.version
-            if version not in (None, current):
-                raise VersionMismatch("the schedule was changed since this version was read", "version", current)
-            now_ms = self._store.now_ms()
-            new = StoredSchedule(schedule, now_ms)
-            if job is not None and old is not None:
-                fenced = _fenced(old, progress, job.version, schedule.topic)
-                new = replace(new, fenced=fenced, progress_from=job.version + 1 if is_new else old.progress_from)
-            at_ms = None if schedule.paused else occurrences.after(now_ms)
-            written = await self._write(namespace, home, name, new, at_ms, 0 if job is None else job.version)
-            if written is not None:
-                return _view(name, written, new, Progress() if is_new else progress), is_new
-        raise Conflict("other processes keep changing this schedule; nothing was done")
+        async with self._alone(namespace, name):
+            for _ in range(TRIES):
+                job, old, progress = await self._found(home, name)
+                is_new = old is None or old.deleted
+                current = 0 if job is None or is_new else job.version
+                if version not in (None, current):
+                    raise VersionMismatch("the schedule was changed since this version was read", "version", current)
+                now_ms = self._store.now_ms()
+                new = StoredSchedule(schedule, now_ms)
+                if job is not None and old is not None:
+                    fenced = _fenced(old, progress, job.version, schedule.topic)
+                    new = replace(new, fenced=fenced, progress_from=job.version + 1 if is_new else old.progress_from)
+                at_ms = None if schedule.paused else occurrences.after(now_ms)
+                written = await self._write(namespace, home, name, new, at_ms, 0 if job is None else job.version)
+                if written is not None:
+                    return _view(name, written, new, Progress() if is_new else progress), is_new
+        raise Conflict(CHANGED)
 
     async def get(self, namespace: str, name: str) -> ScheduleView:
         """Raises NotFound."""
@@ -132,13 +139,14 @@ class Schedules:
         """Send one job of the schedule now, besides its occurrences."""
         _, stored, _ = await self._existing(namespace, name)
         schedule, at_ms = stored.schedule, self._store.now_ms()
-        for _ in range(TRIES):
+        for tried in range(TRIES):
             command = replace(schedule.job, id=f"{name}@run-{at_ms}", on_conflict=OnConflict.REJECT)
-            sent = await self._sender.send(namespace, schedule.topic, command)
-            if sent.result == "created":
-                return sent
-            at_ms += 1  # another run of the same millisecond
-        raise Conflict("the schedule is run too often")
+            with suppress(IdExists):
+                sent = await self._sender.send(namespace, schedule.topic, command)
+                if sent.result == "created":
+                    return sent
+            at_ms += random.randint(1, 2**tried)  # another run has this id: the steps grow until they miss each other
+        raise Conflict("the schedule is run too often; nothing was done")
 
     async def next(self, namespace: str, name: str, count: int) -> list[int]:
         """The next occurrences; of a paused schedule, those that it would have."""
@@ -189,17 +197,23 @@ class Schedules:
 
     async def _change(self, namespace: str, name: str, change: Change) -> ScheduleView:
         home = await self._home(namespace)
-        for _ in range(TRIES):
-            job, old, progress = await self._existing(namespace, name)
-            now_ms = self._store.now_ms()
-            new = change(old, progress, now_ms)
-            new = replace(new, fenced=_fenced(old, progress, job.version, old.schedule.topic))
-            after_ms = max(new.from_ms, progress.decided_at_ms)
-            at_ms = occurrences_of(new.schedule).after(after_ms) if not new.schedule.paused else None
-            written = await self._write(namespace, home, name, new, now_ms if new.deleted else at_ms, job.version)
-            if written is not None:
-                return _view(name, written, new, progress)
-        raise Conflict("other processes keep changing this schedule; nothing was done")
+        async with self._alone(namespace, name):
+            for _ in range(TRIES):
+                job, old, progress = await self._existing(namespace, name)
+                now_ms = self._store.now_ms()
+                new = change(old, progress, now_ms)
+                new = replace(new, fenced=_fenced(old, progress, job.version, old.schedule.topic))
+                after_ms = max(new.from_ms, progress.decided_at_ms)
+                at_ms = occurrences_of(new.schedule).after(after_ms) if not new.schedule.paused else None
+                written = await self._write(namespace, home, name, new, now_ms if new.deleted else at_ms, job.version)
+                if written is not None:
+                    return _view(name, written, new, progress)
+        raise Conflict(CHANGED)
+
+    def _alone(self, namespace: str, name: str) -> asyncio.Lock:
+        """Changes of one schedule by this process wait for each other. Otherwise, of many changes at once, most would
+        lose every time."""
+        return self._locks.setdefault((namespace, name), asyncio.Lock())
 
     async def _write(
         self, namespace: str, home: Topic, name: str, new: StoredSchedule, at_ms: int | None, replaces: int
