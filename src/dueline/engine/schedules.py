@@ -81,6 +81,7 @@ class Schedules:
         call. `version`: replace only this version; 0: only create. Raises VersionMismatch with the current version."""
         check_schedule_name(namespace, name)
         occurrences = Occurrences.of(schedule)
+        occurrences.check()
         await self._check(namespace, name, schedule)
         home = await self._home(namespace)
         async with self._alone(namespace, name):

@@ -118,6 +118,14 @@ WRONG: dict[str, tuple[dict[str, Any], str, str]] = {
     "too often": ({"cron": None, "tz": None, "every": "10ms"}, "invalid_field", "every"),
     "no duration": ({"cron": None, "tz": None, "every": "soon"}, "invalid_field", "every"),
     "end before start": ({"starts_at_ms": 5, "ends_at_ms": 4}, "invalid_field", "ends_at_ms"),
+    "nothing between start and end": ({"starts_at_ms": 5, "ends_at_ms": 6}, "invalid_field", "ends_at_ms"),
+    "nothing before the end": ({"cron": "0 0 1 2 *", "ends_at_ms": 9}, "invalid_field", "ends_at_ms"),
+    "nothing after the start": ({"starts_at_ms": 2**53 - 1}, "invalid_field", "starts_at_ms"),
+    "no interval after the start": (
+        {"cron": None, "tz": None, "every": "1h", "starts_at_ms": 2**53 - 1},
+        "invalid_field",
+        "starts_at_ms",
+    ),
     "negative": ({"starts_at_ms": -1}, "invalid_field", "starts_at_ms"),
     "jitter": ({"jitter_ms": 86_400_001}, "invalid_field", "jitter_ms"),
     "misfire": ({"misfire": "some"}, "invalid_field", "misfire"),
@@ -142,6 +150,13 @@ def test_a_wrong_schedule_is_refused_by_the_name_of_its_field_and_nothing_is_sto
     assert_error(api.put(S, {**NINE, **fields}), 400, code, field)
     assert_error(api.get(S), 404, "not_found")
     assert api.get("/v1/schedules") == (200, {"schedules": [], "next_cursor": None})
+
+
+def test_a_schedule_whose_end_has_passed_is_accepted_and_has_ended(api: Api) -> None:
+    """The code of a worker may still declare it."""
+    answer = api.put(S, {**NINE, "ends_at_ms": START_MS - 86_400_000})
+    assert (answer.status, answer.json["next_at_ms"], answer.json["missed_count"]) == (201, None, 0)
+    assert api.get(f"{S}/next") == (200, {"next": []})
 
 
 def test_a_body_that_is_too_large_is_refused(api: Api) -> None:
