@@ -193,7 +193,10 @@ class Schedules:
         name = home_topic(namespace)
         home = await self._topics.get(INTERNAL_NAMESPACE, name)
         if not home.version:
-            home, _ = await self._control.change(INTERNAL_NAMESPACE, name, _configured)
+            async with self._alone(namespace, ""):
+                home = await self._topics.get(INTERNAL_NAMESPACE, name)
+                if not home.version:
+                    home, _ = await self._control.change(INTERNAL_NAMESPACE, name, _configured)
         return home
 
     async def _change(self, namespace: str, name: str, change: Change) -> ScheduleView:
@@ -212,8 +215,8 @@ class Schedules:
         raise Conflict(CHANGED)
 
     def _alone(self, namespace: str, name: str) -> asyncio.Lock:
-        """Changes of one schedule by this process wait for each other. Otherwise, of many changes at once, most would
-        lose every time."""
+        """Changes of one schedule by this process wait for each other, and so do those that make the topic of all
+        schedules (no name). Otherwise, of many at once, most would lose every time."""
         return self._locks.setdefault((namespace, name), asyncio.Lock())
 
     async def _write(

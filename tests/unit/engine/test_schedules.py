@@ -213,6 +213,21 @@ async def test_changes_at_once_wait_for_each_other(kit: ScheduleKit, monkeypatch
     assert (await kit.get("a")).version == max(view.version for view in views)
 
 
+async def test_the_first_schedules_of_a_namespace_can_be_made_at_once(
+    kit: ScheduleKit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = kit.memory.directory.topic
+
+    async def slow_read(*words: Any) -> Any:
+        found = await read(*words)
+        await asyncio.sleep(0)
+        return found
+
+    monkeypatch.setattr(kit.memory.directory, "topic", slow_read)
+    await asyncio.gather(*(kit.put(f"s{number}", every(10)) for number in range(50)))
+    assert len((await kit.engine.schedules.list(NS, "", 100))[0]) == 50
+
+
 async def test_next_lists_the_occurrences_to_come(kit: ScheduleKit) -> None:
     await kit.put("a", every(10, ends_at_ms=START_MS + 35_000))
     assert await kit.engine.schedules.next(NS, "a", 10) == [START_MS + n * 10_000 for n in (1, 2, 3)]
