@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from .checks import Checks, within
 from .commands import Sent
 from .control import TopicControl
-from .errors import Conflict, DuelineError, IdExists, InvalidField, NotFound, VersionMismatch
+from .errors import BadRequest, Conflict, DuelineError, IdExists, InvalidField, NotFound, VersionMismatch
 from .job import LIVE, Job
 from .job_calls import JobCalls
 from .limits import INTERNAL_NAMESPACE, LAST_MS, check_name
@@ -208,7 +208,7 @@ class Schedules:
                 new = change(old, progress, now_ms)
                 new = replace(new, fenced=_fenced(old, progress, job.version, old.schedule.topic))
                 after_ms = max(new.from_ms, progress.decided_at_ms)
-                at_ms = occurrences_of(new.schedule).after(after_ms) if not new.schedule.paused else None
+                at_ms = _next_at_ms(new.schedule, after_ms)
                 written = await self._write(namespace, home, name, new, now_ms if new.deleted else at_ms, job.version)
                 if written is not None:
                     return _view(name, written, new, progress)
@@ -260,12 +260,19 @@ def _view(name: str, version: int, stored: StoredSchedule, progress: Progress) -
         name=name,
         version=version,
         schedule=schedule,
-        next_at_ms=None if schedule.paused else occurrences_of(schedule).after(after_ms),
+        next_at_ms=_next_at_ms(schedule, after_ms),
         last_at_ms=progress.last_at_ms,
         last_job=progress.last_job,
         last_error=progress.error,
         missed_count=progress.missed,
     )
+
+
+def _next_at_ms(schedule: Schedule, after_ms: int) -> int | None:
+    try:
+        return None if schedule.paused else occurrences_of(schedule).after(after_ms)
+    except BadRequest:  # this server does not know its zone, for example: `last_error` says so
+        return None
 
 
 def _paused(old: StoredSchedule, paused: bool) -> StoredSchedule:

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 from schedule_kit import NS, START_MS, ScheduleKit, every, template
 
+from dueline.engine import stored_schedule, wall_clock
 from dueline.engine.commands import Pull, Send
 from dueline.engine.errors import DuelineError, InvalidField, NotFound, QuotaExceeded, TopicNotEmpty, VersionMismatch
 from dueline.engine.fence import Fence
@@ -328,6 +329,24 @@ async def test_a_refused_send_is_shown_and_tried_again(kit: ScheduleKit) -> None
     await kit.advance(8)
     assert await kit.times() == [10, 20]
     assert (await kit.get("a")).last_error is None
+
+
+async def test_a_zone_that_a_server_does_not_know_stops_no_other_schedule(
+    kit: ScheduleKit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The names of zones are those of a package, which may be older on one server."""
+    await kit.put("a", Schedule("t", template(), cron="*/5 * * * *", tz="Europe/Madrid"))
+    await kit.put("b", every(300))
+    monkeypatch.setattr(wall_clock, "_zone_names", lambda: frozenset({"UTC"}))
+    wall_clock.wall_clock.cache_clear()
+    stored_schedule._occurrences.cache_clear()  # pyright: ignore[reportPrivateUsage]
+    await kit.advance(900)
+    assert [job.id for job in await kit.pulled()] == [f"b@{START_MS + at_ms}" for at_ms in (300_000, 600_000, 900_000)]
+    views = {view.name: view for view in (await kit.engine.schedules.list(NS, "", 10))[0]}
+    assert (views["a"].next_at_ms, views["b"].next_at_ms) == (None, START_MS + 1_200_000)
+    assert 'tz "Europe/Madrid" is not an IANA time zone' in (views["a"].last_error or "")
+    await kit.engine.schedules.delete(NS, "a")
+    monkeypatch.undo()
 
 
 async def test_an_occurrence_is_skipped_while_the_last_job_lives(kit: ScheduleKit) -> None:
