@@ -26,7 +26,7 @@ from .idle import idle_cost
 
 NAMESPACE = "default"
 CONNECTIONS = 32
-JOBS_PER_CALL = 500
+JOBS_PER_CALL = 100
 CRON, ZONE = "0 0 1 1 *", "Europe/Madrid"  # next year; if a year begins in this run, the run is no good
 TEMPLATE = {"body": {"kind": "daily"}}
 DUE_MS = 30 * 86_400_000

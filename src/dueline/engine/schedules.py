@@ -46,6 +46,7 @@ from .topics import Topic, TopicConfig, Topics
 
 TRIES = 20
 MAX_NEXT = 100
+STALE = "the schedule was changed since this version was read"
 CHANGED = "other processes keep changing this schedule; nothing was done"
 MAX_FENCED = 64  # topics of former versions whose fences may be missing
 
@@ -90,7 +91,7 @@ class Schedules:
                 is_new = old is None or old.deleted
                 current = 0 if job is None or is_new else job.version
                 if version not in (None, current):
-                    raise VersionMismatch("the schedule was changed since this version was read", "version", current)
+                    raise VersionMismatch(STALE, "version", current)
                 now_ms = self._store.now_ms()
                 new = StoredSchedule(schedule, now_ms)
                 if job is not None and old is not None:
@@ -120,25 +121,26 @@ class Schedules:
         views = [_view(job.id, job.version, stored, progress) for job, stored, progress in found if not stored.deleted]
         return views, None if page.cursor is None else urlsafe_b64encode(page.cursor).decode()
 
-    async def delete(self, namespace: str, name: str) -> None:
-        """No occurrence follows. A job that was already sent stays. Raises NotFound."""
-        await self._change(namespace, name, lambda old, progress, now_ms: replace(old, deleted=True))
+    async def delete(self, namespace: str, name: str, version: int | None = None) -> None:
+        """No occurrence follows. A job that was already sent stays. Raises NotFound. `version`, here and below: only if
+        it has this version; else raises VersionMismatch."""
+        await self._change(namespace, name, lambda old, progress, now_ms: replace(old, deleted=True), version)
 
-    async def pause(self, namespace: str, name: str) -> ScheduleView:
+    async def pause(self, namespace: str, name: str, version: int | None = None) -> ScheduleView:
         """Send nothing until it is resumed. A job that was already sent stays."""
-        return await self._change(namespace, name, lambda old, progress, now_ms: _paused(old, True))
+        return await self._change(namespace, name, lambda old, progress, now_ms: _paused(old, True), version)
 
-    async def resume(self, namespace: str, name: str) -> ScheduleView:
+    async def resume(self, namespace: str, name: str, version: int | None = None) -> ScheduleView:
         """Go on; `misfire` says what becomes of the occurrences that have passed."""
 
         def resumed(old: StoredSchedule, progress: Progress, now_ms: int) -> StoredSchedule:
             return replace(_paused(old, False), missed_until_ms=now_ms) if old.schedule.paused else old
 
-        return await self._change(namespace, name, resumed)
+        return await self._change(namespace, name, resumed, version)
 
-    async def run(self, namespace: str, name: str) -> Sent:
+    async def run(self, namespace: str, name: str, version: int | None = None) -> Sent:
         """Send one job of the schedule now, besides its occurrences."""
-        _, stored, _ = await self._existing(namespace, name)
+        _, stored, _ = await self._existing(namespace, name, version)
         schedule, at_ms = stored.schedule, self._store.now_ms()
         for tried in range(TRIES):
             command = replace(schedule.job, id=f"{name}@run-{at_ms}", on_conflict=OnConflict.REJECT)
@@ -158,12 +160,16 @@ class Schedules:
 
     # -- reading
 
-    async def _existing(self, namespace: str, name: str) -> tuple[Job, StoredSchedule, Progress]:
+    async def _existing(
+        self, namespace: str, name: str, version: int | None = None
+    ) -> tuple[Job, StoredSchedule, Progress]:
         check_schedule_name(namespace, name)
         home = await self._topics.get(INTERNAL_NAMESPACE, home_topic(namespace))
         job, stored, progress = await self._found(home, name)
         if job is None or stored is None or stored.deleted:
             raise NotFound(f'there is no schedule "{name}"')
+        if version not in (None, job.version):
+            raise VersionMismatch(STALE, "version", job.version)
         return job, stored, progress
 
     async def _found(self, home: Topic, name: str) -> tuple[Job | None, StoredSchedule | None, Progress]:
@@ -199,11 +205,11 @@ class Schedules:
                     home, _ = await self._control.change(INTERNAL_NAMESPACE, name, _configured)
         return home
 
-    async def _change(self, namespace: str, name: str, change: Change) -> ScheduleView:
+    async def _change(self, namespace: str, name: str, change: Change, version: int | None) -> ScheduleView:
         home = await self._home(namespace)
         async with self._alone(namespace, name):
             for _ in range(TRIES):
-                job, old, progress = await self._existing(namespace, name)
+                job, old, progress = await self._existing(namespace, name, version)
                 now_ms = self._store.now_ms()
                 new = change(old, progress, now_ms)
                 new = replace(new, fenced=_fenced(old, progress, job.version, old.schedule.topic))

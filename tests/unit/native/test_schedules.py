@@ -6,8 +6,11 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dueline.dialects.http import Request
+from dueline.engine.schedule import ScheduleView
+from dueline.engine.schedules import Schedules
 from dueline.rights import Grant, Right
 
 from .kit import JSON, START_MS, Api, Reply, assert_error
@@ -267,3 +270,26 @@ def test_a_token_for_some_topics_manages_its_own_schedules(api: Api) -> None:
     assert statuses == [201, 200, 200]
     assert [one["name"] for one in as_caller(api, "GET", "/v1/schedules").json["schedules"]] == ["own"]
     assert as_caller(api, "DELETE", own).status == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("DELETE", ""), ("POST", "/run"), ("POST", "/pause"), ("POST", "/resume"), ("PUT", "")]
+)
+def test_nobody_moves_a_schedule_away_between_the_check_of_its_topic_and_the_change(
+    api: Api, monkeypatch: pytest.MonkeyPatch, method: str, path: str
+) -> None:
+    own, mine = "/v1/schedules/own", {**HOURLY, "topic": "a-x"}
+    as_caller(api, "PUT", own, mine)
+    get = Schedules.get
+
+    async def moved_after_get(schedules: Schedules, namespace: str, name: str) -> ScheduleView:
+        view = await get(schedules, namespace, name)
+        await schedules.put(namespace, name, replace(view.schedule, topic="b"), None)
+        return view
+
+    monkeypatch.setattr(Schedules, "get", moved_after_get)
+    refused = as_caller(api, method, own + path, mine if method == "PUT" else None)
+    assert_error(refused, 409, "version_mismatch", "version")
+    monkeypatch.undo()
+    assert api.get(own).json["topic"] == "b"
+    assert api.get("/v1/topics/b").json["counts"]["ready"] == 0
