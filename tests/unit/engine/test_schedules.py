@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -10,7 +9,6 @@ import pytest
 from msgspec.structs import replace
 from schedule_kit import NS, START_MS, ScheduleKit, every, template
 
-from dueline.engine import stored_schedule, wall_clock
 from dueline.engine.commands import Pull, Send
 from dueline.engine.errors import DuelineError, InvalidField, NotFound, QuotaExceeded, TopicNotEmpty, VersionMismatch
 from dueline.engine.fence import Fence
@@ -19,6 +17,7 @@ from dueline.engine.limits import INTERNAL_NAMESPACE
 from dueline.engine.policy import AT_ONCE, Backoff, Ladder
 from dueline.engine.schedule import Misfire, Overlap, Schedule
 from dueline.engine.store import Query, Ref
+from dueline.engine.stored_schedule import StoredSchedule, home_topic, item_of
 from dueline.testing.timer import settled
 from tests.kit.async_tests import async_fixture
 
@@ -187,48 +186,6 @@ async def test_run_sends_one_job_now_and_leaves_the_rest_alone(kit: ScheduleKit)
     assert len(await kit.pulled()) == 2
 
 
-async def test_many_runs_at_once_are_as_many_jobs(kit: ScheduleKit) -> None:
-    await kit.put("a", every(HOUR))
-    sent = await asyncio.gather(*(kit.engine.schedules.run(NS, "a") for _ in range(100)))
-    assert len({one.id for one in sent}) == len(await kit.pulled()) == 100
-    other = await kit.serve()  # its runs meet those ids, and pass them
-    sent += await asyncio.gather(*(other.schedules.run(NS, "a") for _ in range(100)))
-    assert len({one.id for one in sent}) == 200
-
-
-async def test_changes_at_once_wait_for_each_other(kit: ScheduleKit, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = kit.memory.read
-
-    async def slow_read(*words: Any) -> Any:
-        """As on a real store: others come first between a read and a write."""
-        found = await read(*words)
-        await asyncio.sleep(0)
-        return found
-
-    monkeypatch.setattr(kit.memory, "read", slow_read)
-    changed = await asyncio.gather(*(kit.engine.schedules.put(NS, "a", every(10), None) for _ in range(50)))
-    assert len({view.version for view, _ in changed}) == 50
-    assert [is_new for _, is_new in changed].count(True) == 1
-    views = await asyncio.gather(*(kit.engine.schedules.pause(NS, "a") for _ in range(50)))
-    assert len({view.version for view in views}) == 50
-    assert (await kit.get("a")).version == max(view.version for view in views)
-
-
-async def test_the_first_schedules_of_a_namespace_can_be_made_at_once(
-    kit: ScheduleKit, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read = kit.memory.directory.topic
-
-    async def slow_read(*words: Any) -> Any:
-        found = await read(*words)
-        await asyncio.sleep(0)
-        return found
-
-    monkeypatch.setattr(kit.memory.directory, "topic", slow_read)
-    await asyncio.gather(*(kit.put(f"s{number}", every(10)) for number in range(50)))
-    assert len((await kit.engine.schedules.list(NS, "", 100))[0]) == 50
-
-
 async def test_next_lists_the_occurrences_to_come(kit: ScheduleKit) -> None:
     await kit.put("a", every(10, ends_at_ms=START_MS + 35_000))
     assert await kit.engine.schedules.next(NS, "a", 10) == [START_MS + n * 10_000 for n in (1, 2, 3)]
@@ -331,22 +288,24 @@ async def test_a_refused_send_is_shown_and_tried_again(kit: ScheduleKit) -> None
     assert (await kit.get("a")).last_error is None
 
 
-async def test_a_zone_that_a_server_does_not_know_stops_no_other_schedule(
-    kit: ScheduleKit, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_zone_that_a_server_does_not_know_stops_no_other_schedule(kit: ScheduleKit) -> None:
     """The names of zones are those of a package, which may be older on one server."""
-    await kit.put("a", Schedule("t", template(), cron="*/5 * * * *", tz="Europe/Madrid"))
     await kit.put("b", every(300))
-    monkeypatch.setattr(wall_clock, "_zone_names", lambda: frozenset({"UTC"}))
-    wall_clock.wall_clock.cache_clear()
-    stored_schedule._occurrences.cache_clear()  # pyright: ignore[reportPrivateUsage]
+    home = await kit.memory.directory.topic(INTERNAL_NAMESPACE, home_topic(NS))
+    assert home is not None
+    strange = StoredSchedule(Schedule("t", template(), cron="*/5 * * * *", tz="Moon/Tranquility"), START_MS)
+    item = item_of("a", strange, START_MS + 300_000, 0)
+    await kit.memory.send(Partition(INTERNAL_NAMESPACE, home_topic(NS)), [item], home.version)
     await kit.advance(900)
-    assert [job.id for job in await kit.pulled()] == [f"b@{START_MS + at_ms}" for at_ms in (300_000, 600_000, 900_000)]
+    assert await kit.times() == [300, 600, 900]
     views = {view.name: view for view in (await kit.engine.schedules.list(NS, "", 10))[0]}
     assert (views["a"].next_at_ms, views["b"].next_at_ms) == (None, START_MS + 1_200_000)
-    assert 'tz "Europe/Madrid" is not an IANA time zone' in (views["a"].last_error or "")
+    assert views["a"].last_error == (
+        'invalid_field: tz "Moon/Tranquility" is not an IANA time zone, such as Europe/Madrid or UTC'
+    )
     await kit.engine.schedules.delete(NS, "a")
-    monkeypatch.undo()
+    with pytest.raises(NotFound):
+        await kit.get("a")
 
 
 async def test_an_occurrence_is_skipped_while_the_last_job_lives(kit: ScheduleKit) -> None:
