@@ -394,6 +394,9 @@ class ValkeyStore:
         return bool(n[0]), found.decode()
 
     async def control(self, partition: Partition, control: Control) -> None:
+        if partition.namespace_ids and not partition.topic:
+            await self._control(partition, 6, control.policy_version or 0, int(bool(control.closed)))
+            return
         closed = None if control.closed is None else int(control.closed)
         values = (control.pause_until_ms, control.max_in_flight, control.policy_version, control.rate_per_s, closed)
         await self._control(partition, 1, *(-1 if value is None else value for value in values))
