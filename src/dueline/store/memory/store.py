@@ -391,7 +391,9 @@ class MemoryStore:
         if waited:
             self._state(partition).wait_until_ms = state.wait_until_ms
             return True
-        if state.record_set.closed is None and not any(other.record_set is state.record_set for other in self._partitions.values()):
+        if state.record_set.closed is None and not any(
+            other.record_set is state.record_set for other in self._partitions.values()
+        ):
             del self._record_sets[_set_name(partition)]
         return True
 

@@ -246,7 +246,13 @@ class Calls:
             return b""
         keys = partition_keys(self._prefix, partition)
         _, now_ms, _, said, answer, _ = await self.once(
-            "single_send", keys.single_send, slot, numbers, blob, _single_send_end(partition, keys), self.epochs.carried(known)
+            "single_send",
+            keys.single_send,
+            slot,
+            numbers,
+            blob,
+            _single_send_end(partition, keys),
+            self.epochs.carried(known),
         )
         if answer and answer[0]:  # 0: moved, and it has no send number
             self.epochs.saw(partition, int.from_bytes(answer[-8:], "big"), now_ms)
