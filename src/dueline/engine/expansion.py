@@ -16,6 +16,9 @@ This module finds out what the old partitions still hold. They take no new ids, 
 may remember it: it no longer asks an old partition for ids of cells that this one had no job of. When all old
 partitions are empty, the expansion ends, by a config without them. They stay closed.
 
+With `namespace_ids` all of this is done once for the namespace: by its topic "" (engine.topics), whose old partitions
+are closed for all topics.
+
 Each process does this for the topics that it uses; it does not matter who is first. A process that dies in the middle
 leaves a config with old partitions, and any other one goes on.
 """
