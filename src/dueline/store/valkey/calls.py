@@ -96,6 +96,7 @@ class Calls:
         self._process = os.urandom(6).hex()
         self._nonce = int.from_bytes(os.urandom(4), "big") << 24
         self.epochs = Epochs(accept_command)
+        self._brought_at: dict[str, float] = {}  # when the source of a script was last sent along
 
     def now_ms(self) -> int:
         return self._test_clock() if self._test_clock else self.clock.now_ms()
@@ -173,7 +174,11 @@ class Calls:
                     self._on_call(name, time.monotonic() - started)
                 return reply
             except NoScriptError:
-                with_source = True
+                # Of many calls that meet a node without this script, the first one brings it along. The others were
+                # under way by then; they follow it on the same connection.
+                with_source = tried_at >= self._brought_at.get(name, 0.0)
+                if with_source:
+                    self._brought_at[name] = time.monotonic()
                 continue
             except (LinkLost, NotNow) as error:
                 self.reconnects += isinstance(error, LinkLost)
