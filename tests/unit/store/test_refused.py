@@ -183,14 +183,14 @@ class Forgetful(Store):
     def __init__(self, clock: Clock) -> None:
         super().__init__(None, clock)
         self.sources = 0
-        self._known = False
+        self.has_script = False
 
     async def call(self, key: str, *args: Any) -> Any:
         self.tries += 1
         self._clock.now_s += 0.001
         self.sources += args[0] == "EVAL"
-        self._known = self._known or args[0] == "EVAL"
-        known = self._known
+        self.has_script = self.has_script or args[0] == "EVAL"
+        known = self.has_script
         await turns(3)
         if not known:
             raise NoScriptError
@@ -203,6 +203,6 @@ async def test_of_many_calls_that_meet_a_store_without_scripts_one_brings_the_so
     partition = Partition("n", "t")
     await asyncio.gather(*(calls.look("stats", partition, pack_numbers([])) for _ in range(50)))
     assert (store.sources, store.tries) == (1, 100)
-    store._known = False  # they were flushed
+    store.has_script = False  # they were flushed
     await calls.look("stats", partition, pack_numbers([]))
     assert (store.sources, store.tries) == (2, 102)
