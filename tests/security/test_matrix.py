@@ -261,6 +261,20 @@ async def test_a_token_for_some_topics_sends_jobs_whose_id_the_server_makes(serv
     }
 
 
+async def test_a_token_for_some_topics_does_not_change_partitions_that_all_topics_share(server: Server) -> None:
+    for namespace, wanted, status in (("default", {"partitions": 2}, 201), ("ouqiang", {}, 201)):
+        assert (await put_topic(server, namespace, wanted)).status == status
+    answer = await put_topic(server, "ouqiang", {"partitions": 2})
+    assert (answer.status, answer.json()["error"]["field"]) == (403, "partitions")
+    assert (await server.app.engine.topic("ouqiang", "a-x")).partitions == 1
+
+
+async def put_topic(server: Server, namespace: str, wanted: dict[str, int]) -> Answer:
+    wish = TokenWish("some", (Right.MANAGE,), namespace, ("a-*",))
+    token = (await server.app.engine.tokens.make(wish, EVERYTHING)).text
+    return await ask(server.port, "PUT", "/v1/topics/a-x", wanted, token)
+
+
 async def test_a_token_in_the_path_counts_exactly_where_the_route_takes_it(server: Server) -> None:
     wish = TokenWish("everything", (Right.ADMIN,), None)
     token = (await server.app.engine.tokens.make(wish, EVERYTHING)).text
