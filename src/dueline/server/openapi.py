@@ -16,8 +16,8 @@ from ..api import answers as a
 from ..api import requests as r
 from ..api import schedule_answers
 from ..api.operations import OPERATIONS, Many, Operation, Shape
+from ..api.statuses import STATUS
 from ..bounds import MAX_ITEMS
-from ..dialects.native.encode import STATUS
 from ..rights import Right
 
 REF = "#/components/schemas/"
@@ -261,8 +261,8 @@ def _system_paths() -> dict[str, Any]:
         }
         if security:
             described |= {str(STATUS[code]): _error_response(STATUS[code], [code]) for code in TOKEN_ERRORS}
-        told = {"operationId": name, "summary": summary, "tags": ["Server"], "responses": described}
-        return {"get": {**told, "security": list(security)}}
+        operation = {"operationId": name, "summary": summary, "tags": ["Server"], "responses": described}
+        return {"get": {**operation, "security": list(security)}}
 
     return {
         "/healthz": get("healthz", "The process is alive", {"200": "alive"}),
