@@ -297,7 +297,7 @@ class App:
             store = self.settings.store
             url = f"embedded:{store.data}" if store.url is None else parse_store_url(store.url).shown
             self._log.warning(
-                "there are no tokens, so every call is refused. Make the first one with: "
+                "there are no tokens, so every call is refused. Create the first one with: "
                 f"dueline token create NAME --right admin --all-namespaces --url {url}"
             )
 
