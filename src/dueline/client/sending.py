@@ -87,6 +87,11 @@ class SendOptions(Policy, Times, total=False):
 
 def new_job(body: Any = None, **options: Unpack[SendOptions]) -> NewJob:
     """One job for `send_many`. Raises TypeError or ValueError that names the argument."""
+    return job_of(body, options)
+
+
+def job_of(body: Any, options: SendOptions) -> NewJob:
+    """`new_job` for callers that have the options as a dict."""
     fields = body_fields(body)
     if options:
         _add_send_options(fields, options)
