@@ -44,6 +44,9 @@ Ttl = Annotated[
     int | None,
     typer.Option("--ttl", parser=duration, metavar="DURATION", help="A job expires this long after its due time."),
 ]
+LeaseTime = Annotated[
+    int | None, typer.Option("--lease", parser=duration, metavar="DURATION", help="How long a pull leases a job.")
+]
 MaxAttempts = Annotated[int | None, typer.Option("--max-attempts", help="Attempts before a job is dead.")]
 
 SEND_EXAMPLES = (
@@ -98,9 +101,7 @@ def send(
     tag: Tags = None,
     header: Headers = None,
     ttl: Ttl = None,
-    lease: Annotated[
-        int | None, typer.Option("--lease", parser=duration, metavar="DURATION", help="How long a pull leases it.")
-    ] = None,
+    lease: LeaseTime = None,
     max_attempts: MaxAttempts = None,
     body_as: BodyType = BodyAs.AUTO,
     from_: Annotated[

@@ -14,7 +14,7 @@ from ..api.schedule_requests import NewTemplate, PutSchedule
 from ..client import schedule_calls as calls
 from ..client.calls import Answer
 from . import tables
-from .jobs import Body, BodyType, Headers, MaxAttempts, Tags, Topic, Ttl, Yes, body_argument, now_ms
+from .jobs import Body, BodyType, Headers, LeaseTime, MaxAttempts, Tags, Topic, Ttl, Yes, body_argument, now_ms
 from .paging import All, Cursor, Limit, show_pages
 from .session import Session, connected
 from .values import BodyAs, body_fields, duration, pairs, time_ms
@@ -88,6 +88,7 @@ def put(
     tag: Tags = None,
     header: Headers = None,
     ttl: Ttl = None,
+    lease: LeaseTime = None,
     max_attempts: MaxAttempts = None,
     body_as: BodyType = BodyAs.AUTO,
 ) -> None:
@@ -95,7 +96,7 @@ def put(
 
     The first occurrence is later than now. Jobs that were sent before stay."""
     raw, body_base64 = body_fields(body_argument(body), body_as)
-    job: dict[str, Any] = {"ttl_ms": ttl, "max_attempts": max_attempts}
+    job: dict[str, Any] = {"ttl_ms": ttl, "lease_ms": lease, "max_attempts": max_attempts}
     request = PutSchedule(
         topic=topic,
         job=NewTemplate(

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from .checks import cut_error
-from .errors import DuelineError, NotFound, VersionMismatch
+from .errors import BadRequest, DuelineError, NotFound, VersionMismatch
 from .fence import Fence, Occurrence
 from .job import LIVE, Job, LeasedJob, Partition, State
 from .job_calls import JobCalls
@@ -164,8 +164,13 @@ class ScheduleRunner:
             await self._fence_topics(namespace, turn.name, turn.stored, turn.version)
             await self._store.ack(partition, (Ref(turn.name, leased.lease),))
             return
-        await self._decide(turn)
-        next_ms = None if turn.schedule.paused else occurrences_of(turn.schedule).after(turn.decided_at_ms)
+        next_ms = None
+        try:
+            await self._decide(turn)
+            next_ms = None if turn.schedule.paused else occurrences_of(turn.schedule).after(turn.decided_at_ms)
+        except BadRequest as error:  # this server does not know its zone, for example; the others go on
+            turn.failed(f"{error.code}: {error.field} {error.message}")
+            self._metrics.failed += 1
         release = Release(
             turn.name,
             leased.lease,
