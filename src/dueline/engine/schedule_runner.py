@@ -249,7 +249,7 @@ class ScheduleRunner:
 
     async def _skip(self, turn: Turn, at_ms: int) -> None:
         """Make sure that nobody sends the occurrences up to here."""
-        topic = await self._topics.load(turn.namespace, turn.schedule.topic)
+        topic = await self._topics.fresh(turn.namespace, turn.schedule.topic)
         fence = Fence(fence_name(turn.namespace, turn.name), turn.version, at_ms)
         await asyncio.gather(*(self._store.fence(partition, (fence,)) for partition in topic.partitions))
 
@@ -262,7 +262,7 @@ class ScheduleRunner:
             fence = Fence(fence_name(namespace, name), version, 0, gone)
             done: set[Partition] = set()
             # The topic may get more partitions meanwhile; they copy the fences that were there before.
-            while missing := set(_ever(await self._topics.load(namespace, topic))) - done:
+            while missing := set(_ever(await self._topics.fresh(namespace, topic))) - done:
                 for written in await asyncio.gather(*(self._store.fence(one, (fence,)) for one in missing)):
                     found += written
                 done |= missing
