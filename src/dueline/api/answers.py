@@ -21,6 +21,8 @@ from .access_answers import SecretToken as SecretToken
 from .access_answers import Token as Token
 from .access_answers import TokenPage as TokenPage
 from .documented import one_of
+from .live_answers import Event as Event
+from .live_answers import EventPage as EventPage
 from .payload import Payload
 from .schedule_answers import JobTemplate as JobTemplate
 from .schedule_answers import NextOccurrences as NextOccurrences

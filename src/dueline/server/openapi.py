@@ -13,14 +13,15 @@ from typing import Any
 import msgspec
 
 from ..api import answers as a
+from ..api import live_answers, schedule_answers
 from ..api import requests as r
-from ..api import schedule_answers
 from ..api.operations import OPERATIONS, Many, Operation, Shape
 from ..bounds import MAX_ITEMS
 from ..dialects.native.encode import STATUS
 from ..rights import Right
 
 REF = "#/components/schemas/"
+WRITTEN = frozenset({a.__name__, schedule_answers.__name__, live_answers.__name__})
 COMMON_ERRORS = ("invalid_field", "rate_limited", "store_down", "loading", "draining", "unknown_outcome")
 TOKEN_ERRORS = ("unauthorized", "forbidden")
 TOKEN = [{"token": list[str]()}, dict[str, list[str]]()]  # the empty one: a server without tokens needs none
@@ -93,7 +94,7 @@ def _schemas() -> dict[str, Any]:
     for name, added in _ADDED.items():
         schemas[name] |= added
     for kind in vars(a).values():
-        if getattr(kind, "__name__", None) in schemas and kind.__module__ in (a.__name__, schedule_answers.__name__):
+        if getattr(kind, "__name__", None) in schemas and kind.__module__ in WRITTEN:
             _as_written(kind, schemas[kind.__name__])
     schemas["Topic"]["properties"]["policy"] = _schema(a.Policy)
     schemas["Push"]["properties"]["breaker"] = {"anyOf": [_schema(a.Breaker), {"type": "null"}]}
@@ -182,7 +183,8 @@ def _operation(operation: Operation) -> dict[str, Any]:
 def _responses(operation: Operation) -> dict[str, Any]:
     responses: dict[str, Any] = {}
     for status in operation.success:
-        content = {"application/json": {"schema": _one_of(operation.answers)}}
+        schema = {"schema": _one_of(operation.answers)}
+        content = {media: schema if media == "application/json" else {"schema": {}} for media in operation.media}
         responses[str(status)] = {"description": HTTPStatus(status).phrase, "content": content}
     codes = [*operation.errors, *COMMON_ERRORS, *(BODY_ERRORS if operation.request is not None else ())]
     if operation.right is not Right.NONE:
@@ -233,7 +235,7 @@ def _query_parameters(operation: Operation) -> Iterator[dict[str, Any]]:
         plain = {key: value for key, value in _not_null(schema).items() if key != "description"}
         if default is not None:
             plain["default"] = default
-        joined = {"style": "form", "explode": False} if plain.get("type") == "array" else {}
+        joined = {"style": "form", "explode": name == "topic"} if plain.get("type") == "array" else {}
         yield {"name": name, "in": "query", "required": False, **joined, "schema": plain}
 
 

@@ -20,8 +20,10 @@ import msgspec
 from ..engine.audit_log import AuditLog
 from ..engine.directory import Directory
 from ..engine.errors import StoreDown, UnknownOutcome
+from ..engine.event_stream import EventStream
 from ..engine.fence import Fence
 from ..engine.job import Job, Partition
+from ..engine.outcomes import OutcomeHook
 from ..engine.push_log import PushLog
 from ..engine.store import (
     CleanOutcome,
@@ -158,6 +160,14 @@ class FlakyStore:
     @property
     def tokens(self) -> TokenStore:
         return self.inner.tokens
+
+    @property
+    def stream(self) -> EventStream:
+        return self.inner.stream
+
+    @property
+    def hook(self) -> OutcomeHook:
+        return self.inner.hook
 
     @property
     def events(self) -> Events | None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ...api.answers import Info, Sent
-from ...api.operations import BY_NAME, OPERATIONS, PUSH, SCHEDULES, TOKENS, Operation
+from ...api.operations import BY_NAME, EVENTS, OPERATIONS, PUSH, SCHEDULES, TOKENS, Operation
 from ...api.reply import Reply
 from ...api.requests import NewJob
 from ...engine.audit import GONE, LOCAL, AuditNote
@@ -23,6 +23,7 @@ from ..contract import PushRules
 from ..http import note_path
 from . import decode, encode
 from .audit import note_reply, note_request
+from .event_handlers import EventHandlers
 from .handlers import NativeHandlers
 from .push_handlers import PushHandlers
 from .schedule_handlers import ScheduleHandlers
@@ -44,6 +45,7 @@ class NativeApi:
             PUSH: PushHandlers(engine, rules),
             SCHEDULES: ScheduleHandlers(engine.schedules),
             TOKENS: TokenHandlers(engine.tokens),
+            EVENTS: EventHandlers(engine),
         }
         self._engine = engine
         self.handlers: dict[str, Handle] = {

@@ -128,6 +128,9 @@ def query_string(request: Request, kind: Any) -> Any:
         raise InvalidField("is not a query in UTF-8", "query") from None
     values: dict[str, Any] = {}
     for name, text in pairs:
+        if name == "topic":
+            values.setdefault(name, []).append(text)
+            continue
         if name in values:
             raise InvalidField("is given twice", name)
         values[name] = _query_value(name, text)
@@ -139,7 +142,7 @@ def query_string(request: Request, kind: Any) -> Any:
 
 def _query_value(name: str, text: str) -> Any:
     """A query value as the JSON value it stands for. A value that does not fit stays a text and is refused later."""
-    if name in ("limit", "count", "due_after_ms", "due_before_ms", "since_ms") and _WHOLE.fullmatch(text):
+    if name in ("limit", "count", "due_after_ms", "due_before_ms", "since_ms", "wait_ms") and _WHOLE.fullmatch(text):
         return int(text)
     if name == "bands_ms":
         return [int(one) if _WHOLE.fullmatch(one) else one for one in text.split(",")]

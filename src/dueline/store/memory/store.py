@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -20,6 +21,7 @@ from ...engine.directory import TopicChange
 from ...engine.fence import Fence
 from ...engine.job import BodyKind, Job, LeasedJob, Partition, Reason, State
 from ...engine.limits import PULL_BYTES
+from ...engine.outcomes import OutcomeHook
 from ...engine.store import (
     CleanOutcome,
     Code,
@@ -49,11 +51,14 @@ from .change import NOT_FOUND, Change
 from .counts import count
 from .directory import MemoryDirectory
 from .edits import edited
+from .event_stream import MemoryEventStream
 from .listing import list_page
 from .partitions import PartitionState, RecordSet
 from .push_log import MemoryPushLog
 from .records import Group, Record, Status, due_ms, is_overdue, job_of, judged, leased_job_of
 from .tokens import MemoryTokens
+
+R = TypeVar("R")
 
 
 class MemoryStore:
@@ -64,6 +69,8 @@ class MemoryStore:
         self.pushes = MemoryPushLog(clock)
         self.audit = MemoryAuditLog(clock)
         self.tokens = MemoryTokens(clock)
+        self.stream = MemoryEventStream(clock)
+        self.hook = OutcomeHook()
         self.events: Events | None = None
         self._clock = clock
         self._partitions: dict[Partition, PartitionState] = {}
@@ -101,7 +108,7 @@ class MemoryStore:
         if policy_version < known or policy_version > 0 == known:
             raise StalePolicy(known)
         with self._change(partition) as change:
-            return [self._send(change, item) for item in items]
+            return self._told("send", change, items, [self._send(change, item) for item in items])
 
     def _send(self, change: Change, item: SendItem) -> SendOutcome:
         if item.merge is not None:
@@ -198,6 +205,8 @@ class MemoryStore:
                 jobs.append(self._lease(change, record, pull.default_lease_ms if chosen_ms is None else chosen_ms))
                 lost += over
             state.rate.took(len(jobs), now_ms)
+            if self.hook.outcomes is not None:
+                self.hook.outcomes.pulled(partition, jobs)
             return PullOutcome(
                 jobs,
                 state.next_ms(now_ms),
@@ -221,11 +230,11 @@ class MemoryStore:
 
     async def ack(self, partition: Partition, items: Sequence[Ref]) -> list[Outcome]:
         with self._change(partition) as change:
-            return [holders.ack(change, item) for item in items]
+            return self._told("ack", change, items, [holders.ack(change, item) for item in items])
 
     async def release(self, partition: Partition, items: Sequence[Release]) -> list[Outcome]:
         with self._change(partition) as change:
-            return [holders.release(change, item) for item in items]
+            return self._told("release", change, items, [holders.release(change, item) for item in items])
 
     async def extend(self, partition: Partition, items: Sequence[Extend]) -> list[Outcome]:
         with self._change(partition) as change:
@@ -235,7 +244,8 @@ class MemoryStore:
         self, partition: Partition, ids: Sequence[str], forget: bool = False, spare: Spare = Spare.NONE
     ) -> list[Outcome]:
         with self._change(partition) as change:
-            return [self._cancel(change, id, forget, spare) for id in ids]
+            done = [self._cancel(change, id, forget, spare) for id in ids]
+            return self._told("cancel", change, [Ref(id) for id in ids], done)
 
     def _cancel(self, change: Change, id: str, forget: bool, spare: Spare) -> Outcome:
         found = change.find(id)
@@ -256,12 +266,13 @@ class MemoryStore:
 
     async def edit(self, partition: Partition, items: Sequence[Edit]) -> list[Outcome]:
         with self._change(partition) as change:
-            return [edited(change, item) for item in items]
+            return self._told("edit", change, items, [edited(change, item) for item in items])
 
     async def revive(self, partition: Partition, revive: Revive) -> list[tuple[str, Outcome]]:
         with self._change(partition) as change:
             ids = self._dead_ids(change, revive.limit) if revive.ids is None else revive.ids
-            return [(id, self._revive(change, id, revive)) for id in ids]
+            done = self._told("revive", change, ids, [self._revive(change, id, revive) for id in ids])
+            return list(zip(ids, done, strict=True))
 
     def _revive(self, change: Change, id: str, revive: Revive) -> Outcome:
         found = change.find(id)
@@ -283,7 +294,8 @@ class MemoryStore:
     async def purge(self, partition: Partition, purge: Purge) -> list[tuple[str, Outcome]]:
         with self._change(partition) as change:
             ids = self._dead_ids(change, purge.limit) if purge.ids is None else purge.ids
-            return [(id, self._purge(change, id)) for id in ids]
+            done = self._told("purge", change, ids, [self._purge(change, id) for id in ids])
+            return list(zip(ids, done, strict=True))
 
     def _purge(self, change: Change, id: str) -> Outcome:
         found = change.find(id)
@@ -356,7 +368,10 @@ class MemoryStore:
         for record in [record for record in state.record_set.records.values() if record.topic == partition.topic]:
             if counts["work"] >= limit:
                 break
-            counts.update(state.record_set.tidy(record, now_ms))
+            did = list(state.record_set.tidy(record, now_ms))
+            counts.update(did)
+            if self.hook.outcomes is not None and record.reason is not None and record.reason in did:
+                self.hook.outcomes.died(partition, [(record.id, record.reason)])
         for schedule, fence in list(state.fences.items()):
             if fence.ends_ms is not None and fence.ends_ms <= now_ms:
                 del state.fences[schedule]
@@ -394,6 +409,17 @@ class MemoryStore:
                 partition, self._record_sets.setdefault(_set_name(partition), RecordSet())
             )
         return self._partitions[partition]
+
+    def _told(self, operation: str, change: Change, items: Sequence[Any], results: list[R]) -> list[R]:
+        """The results, told to whoever records. A call without a topic is told for the topic of each job."""
+        if self.hook.outcomes is not None:
+            partition = change.state.partition
+            topics = {record.id: record.topic for record in change.touched}
+            for item, result in zip(items, results, strict=True):
+                id = item if isinstance(item, str) else item.id
+                whose = partition if partition.topic else replace(partition, topic=topics.get(id, ""))
+                self.hook.outcomes.done(operation, whose, [item], [result])
+        return results
 
     @contextmanager
     def _change(self, partition: Partition) -> Generator[Change]:
