@@ -180,12 +180,12 @@ async def test_an_id_that_is_none_is_refused(kit: EngineKit, id: str) -> None:
 async def test_a_slow_listener_reads_from_the_store_and_behind_the_limit_gets_a_gap(kit: EngineKit) -> None:
     feed = await listening(kit)
     stream = kit.store.stream
-    for number in range(1, RING_ENTRIES + 100):
-        await stream.append("other", number, [b"\x90"])  # no events
+    for number in range(1, RING_ENTRIES + 100, 100):
+        await stream.append("other", number, [b"\x90"] * 100)  # no events
     await kit.send("a", "one")
     assert said(await taken(kit, feed)) == [("sent", "a", "one")]
-    for number in range(RING_ENTRIES + 100, RING_ENTRIES + 100 + MAX_ENTRIES):
-        await stream.append("other", number, [b"\x90"])
+    for number in range(RING_ENTRIES + 101, RING_ENTRIES + 100 + MAX_ENTRIES, 100):
+        await stream.append("other", number, [b"\x90"] * 100)
     await kit.send("a", "two")
     assert said(await taken(kit, feed)) == ["trimmed", ("sent", "a", "two")]
 

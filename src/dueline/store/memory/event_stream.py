@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 
 from ...engine.event_stream import (
@@ -29,6 +30,7 @@ class MemoryEventStream:
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
         self._entries: list[StreamEntry] = []
+        self._bytes = 0
         self._last = self._trimmed = START
         self._until_ms = 0
         self._members: dict[str, int] = {}
@@ -83,13 +85,12 @@ class MemoryEventStream:
     async def close(self, member: str) -> int:
         if not self._recording_until() and self._entries:
             self._entries.clear()
-            self._trimmed = self._last
+            self._trimmed, self._bytes = self._last, 0
         return self._recording_until()
 
     async def read(self, after: str) -> StreamPage:
-        start = position(after)
-        found = [entry for entry in self._entries if position(entry.id) > start]
-        return StreamPage(found[:ENTRIES_PER_CALL], self._last, self._trimmed)
+        start = bisect_right(self._entries, position(after), key=lambda entry: position(entry.id))
+        return StreamPage(self._entries[start : start + ENTRIES_PER_CALL], self._last, self._trimmed)
 
     async def watch_interest(self, heard: Callable[[], None]) -> None:
         self._interested.append(heard)
@@ -108,6 +109,7 @@ class MemoryEventStream:
         now_ms = self._clock()
         self._last = f"{now_ms}-0" if now_ms > time_ms else f"{time_ms}-{place + 1}"
         self._entries.append(StreamEntry(self._last, kind, member, number, data))
+        self._bytes += len(data) + ENTRY_BYTES
 
     def _report_silent(self) -> None:
         now_ms = self._clock()
@@ -121,8 +123,7 @@ class MemoryEventStream:
                 self._numbers.pop(name, None)
 
     def _trim(self) -> None:
-        size = sum(len(entry.data) + ENTRY_BYTES for entry in self._entries)
-        while len(self._entries) > MAX_ENTRIES or size > MAX_STREAM_BYTES:
+        while len(self._entries) > MAX_ENTRIES or self._bytes > MAX_STREAM_BYTES:
             gone = self._entries.pop(0)
-            size -= len(gone.data) + ENTRY_BYTES
+            self._bytes -= len(gone.data) + ENTRY_BYTES
             self._trimmed = gone.id
