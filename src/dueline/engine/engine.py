@@ -74,7 +74,7 @@ class Engine:
         self.limits = limits
         self.store = store
         self.audit = Audit(store.audit, max_audit_entries, process_name)
-        self.recorder = Recorder(store, timer)
+        self._recorder = Recorder(store, timer)
         self.feeds = EventFeeds(store, timer)
         self._checks = Checks(limits)
         self._topics = Topics(store, self._checks, self.metrics, namespace_ids, timer.time)
@@ -82,13 +82,13 @@ class Engine:
         self._sender = Sender(store, self._topics, self._registrar, self._checks, timer)
         self._waiters = Waiters(store, timer, limits.max_waiters)
         self._changes = TopicChanges(store, self._topics, timer, round_s)
-        self._control = TopicControl(store, self._topics, self._changes, self._waiters, self._checks, self.recorder)
+        self._control = TopicControl(store, self._topics, self._changes, self._waiters, self._checks, self._recorder)
         self._expansions = Expansions(store, self._topics, self._control, timer, round_s)
         self._control.advance = self._expansions.advance
         self._pushes = PushControl(store, self._control, self._checks)
         self._jobs = JobCalls(store, self._topics, self._checks)
         self._bulk = BulkCalls(store, timer.time)
-        self._deletion = TopicDeletion(store, self._topics, self._changes, self._control, self._bulk, self.recorder)
+        self._deletion = TopicDeletion(store, self._topics, self._changes, self._control, self._bulk, self._recorder)
         self._cleaner = Cleaner(store, self._registrar, self.metrics, timer, idle_ms / 3000, round_s)
         roomy_sender = Sender(store, self._topics, self._registrar, Checks(roomy(limits)), timer)
         self.tokens = Tokens(store, timer)
@@ -116,7 +116,7 @@ class Engine:
         return self._waiters.count
 
     async def start(self) -> None:
-        await self.recorder.start()
+        await self._recorder.start()
         self._cleaner.start()
         self._forwarder.start()
         self._expansions.start()
@@ -146,7 +146,7 @@ class Engine:
         while self._background:
             await asyncio.wait(self._background)
         await self.feeds.stop()
-        await self.recorder.stop()
+        await self._recorder.stop()
 
     # -- events from the store
 

@@ -200,7 +200,8 @@ async def test_a_missing_entry_of_a_member_is_a_gap(kit: EngineKit) -> None:
 
 async def test_a_full_buffer_and_an_unknown_outcome_are_gaps(kit: EngineKit) -> None:
     feed = await listening(kit)
-    recorder = kit.engine.recorder
+    recorder = kit.store.hook.outcomes
+    assert recorder is not None
     for number in range(MAX_BUFFERED + 5):
         recorder.died(Partition(NS, "a", 0), [(f"{number}", Reason.EXPIRED)])
     told = said(await taken(kit, feed))
