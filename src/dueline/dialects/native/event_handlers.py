@@ -44,7 +44,8 @@ class EventHandlers:
             if request.after is None:
                 told = [a.Event(event="hello", cursor=feed.id, at_ms=self._engine.store.now_ms())]
             else:
-                told = [event_view(one) for one in await feed.next((request.wait_ms or 0) / 1000)]
+                wait_ms = min(request.wait_ms or 0, self._engine.limits.max_wait_ms)
+                told = [event_view(one) for one in await feed.next(wait_ms / 1000)]
             return Reply(a.EventPage(events=tuple(told), next_cursor=feed.id))
         finally:
             feed.close()
