@@ -53,7 +53,7 @@ def test_events_are_shown_until_the_count_is_reached(place: str, places: dict[st
 
 
 @pytest.mark.parametrize(("ends", "code"), [("ack", 0), ("cancel", 1)])
-def test_watch_shows_one_job_until_it_has_ended(places: dict[str, str], tmp_path: Path, ends: str, code: int) -> None:
+def test_watch_shows_one_job_until_it_has_ended(places: dict[str, str], ends: str, code: int) -> None:
     url, topic = places["server"], f"watched-{ends}"
     with Client(url) as client:
         client.send(topic, 1, id="a")
