@@ -23,6 +23,10 @@ from .access_answers import TokenPage as TokenPage
 from .documented import one_of
 from .live_answers import Event as Event
 from .live_answers import EventPage as EventPage
+from .overview_answers import Charts as Charts
+from .overview_answers import Forecast as Forecast
+from .overview_answers import Series as Series
+from .overview_answers import TopicForecast as TopicForecast
 from .payload import Payload
 from .schedule_answers import JobTemplate as JobTemplate
 from .schedule_answers import NextOccurrences as NextOccurrences

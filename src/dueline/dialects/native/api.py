@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ...api.answers import Info, Sent
-from ...api.operations import BY_NAME, EVENTS, OPERATIONS, PUSH, SCHEDULES, TOKENS, Operation
+from ...api.operations import BY_NAME, EVENTS, OPERATIONS, OVERVIEW, PUSH, SCHEDULES, TOKENS, Operation
 from ...api.reply import Reply
 from ...api.requests import NewJob
 from ...engine.audit import GONE, LOCAL, AuditNote
@@ -25,6 +25,7 @@ from . import decode, encode
 from .audit import note_reply, note_request
 from .event_handlers import EventHandlers
 from .handlers import NativeHandlers
+from .overview_handlers import OverviewHandlers
 from .push_handlers import PushHandlers
 from .schedule_handlers import ScheduleHandlers
 from .token_handlers import TokenHandlers
@@ -43,6 +44,7 @@ class NativeApi:
         handlers = NativeHandlers(engine, info, rules)
         groups = {
             PUSH: PushHandlers(engine, rules),
+            OVERVIEW: OverviewHandlers(engine),
             SCHEDULES: ScheduleHandlers(engine.schedules),
             TOKENS: TokenHandlers(engine.tokens),
             EVENTS: EventHandlers(engine),

@@ -36,6 +36,7 @@ from ..http import Request
 DEFAULT_NAMESPACE = "default"
 NAME = re.compile(r"[A-Za-z0-9._:-]{1,128}", re.ASCII)
 NOT_A_NAME = "must be 1 to 128 of A-Z a-z 0-9 . _ : -"
+NUMBERS = frozenset({"limit", "count", "hours", "due_after_ms", "due_before_ms", "since_ms", "wait_ms"})  # in queries
 _WHOLE = re.compile(r"-?\d{1,18}", re.ASCII)
 _PLACE = re.compile(r" - at (?:key in )?`\$\.?([^`]*)`\Z")
 _NAMED = re.compile(r"Object (missing required|contains unknown) field `(.*)`", re.DOTALL)
@@ -142,9 +143,9 @@ def query_string(request: Request, kind: Any) -> Any:
 
 def _query_value(name: str, text: str) -> Any:
     """A query value as the JSON value it stands for. A value that does not fit stays a text and is refused later."""
-    if name in ("limit", "count", "due_after_ms", "due_before_ms", "since_ms", "wait_ms") and _WHOLE.fullmatch(text):
+    if name in NUMBERS and _WHOLE.fullmatch(text):
         return int(text)
-    if name == "bands_ms":
+    if name in ("bands_ms", "edges_ms"):
         return [int(one) if _WHOLE.fullmatch(one) else one for one in text.split(",")]
     if name == "body":
         return {"1": True, "true": True, "0": False, "false": False}.get(text, text)

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -48,6 +47,7 @@ from ...engine.store import (
 from . import fencing, groups, holders
 from .audit_log import MemoryAuditLog
 from .change import NOT_FOUND, Change
+from .charts import MemoryCharts
 from .counts import count
 from .directory import MemoryDirectory
 from .edits import edited
@@ -56,9 +56,8 @@ from .listing import list_page
 from .partitions import PartitionState, RecordSet
 from .push_log import MemoryPushLog
 from .records import Group, Record, Status, due_ms, is_overdue, job_of, judged, leased_job_of
+from .telling import told
 from .tokens import MemoryTokens
-
-R = TypeVar("R")
 
 
 class MemoryStore:
@@ -68,6 +67,7 @@ class MemoryStore:
         self.directory = MemoryDirectory(clock, self._topic_changed)
         self.pushes = MemoryPushLog(clock)
         self.audit = MemoryAuditLog(clock)
+        self.charts = MemoryCharts(clock)
         self.tokens = MemoryTokens(clock)
         self.stream = MemoryEventStream(clock)
         self.hook = OutcomeHook()
@@ -104,11 +104,13 @@ class MemoryStore:
         return self._state(partition).next_ms(self._clock())
 
     async def send(self, partition: Partition, items: Sequence[SendItem], policy_version: int = 0) -> list[SendOutcome]:
-        known = self._state(partition).policy_version
-        if policy_version < known or policy_version > 0 == known:
+        state = self._state(partition)
+        known = state.policy_version
+        # Where a namespace has closed it, a partition need not know the policy.
+        if policy_version < known or (policy_version > 0 == known and state.record_set.closed is None):
             raise StalePolicy(known)
         with self._change(partition) as change:
-            return self._told("send", change, items, [self._send(change, item) for item in items])
+            return told(self.hook, "send", change, items, [self._send(change, item) for item in items])
 
     def _send(self, change: Change, item: SendItem) -> SendOutcome:
         if item.merge is not None:
@@ -120,7 +122,7 @@ class MemoryStore:
         if item.replaces is not None:
             return self._replace(change, item, item.replaces, found)
         if found is None:
-            if change.state.closed:
+            if change.state.closed is not None:
                 return change.moved()
             if item.occurrence is not None:
                 fencing.sent(change, item.occurrence)
@@ -130,7 +132,7 @@ class MemoryStore:
         if item.on_overdue is not None and is_overdue(old, status, change.now_ms):
             rule = item.on_overdue
         if rule is OnConflict.REPLACE:
-            if change.state.closed and status.state in (State.DONE, State.CANCELLED):
+            if change.state.closed is not None and status.state in (State.DONE, State.CANCELLED):
                 del change.record_set.records[item.id]
                 return change.moved()
             return _sent(Code.REPLACED, self._store(change, item), change)
@@ -230,11 +232,11 @@ class MemoryStore:
 
     async def ack(self, partition: Partition, items: Sequence[Ref]) -> list[Outcome]:
         with self._change(partition) as change:
-            return self._told("ack", change, items, [holders.ack(change, item) for item in items])
+            return told(self.hook, "ack", change, items, [holders.ack(change, item) for item in items])
 
     async def release(self, partition: Partition, items: Sequence[Release]) -> list[Outcome]:
         with self._change(partition) as change:
-            return self._told("release", change, items, [holders.release(change, item) for item in items])
+            return told(self.hook, "release", change, items, [holders.release(change, item) for item in items])
 
     async def extend(self, partition: Partition, items: Sequence[Extend]) -> list[Outcome]:
         with self._change(partition) as change:
@@ -245,7 +247,7 @@ class MemoryStore:
     ) -> list[Outcome]:
         with self._change(partition) as change:
             done = [self._cancel(change, id, forget, spare) for id in ids]
-            return self._told("cancel", change, [Ref(id) for id in ids], done)
+            return told(self.hook, "cancel", change, [Ref(id) for id in ids], done)
 
     def _cancel(self, change: Change, id: str, forget: bool, spare: Spare) -> Outcome:
         found = change.find(id)
@@ -266,12 +268,12 @@ class MemoryStore:
 
     async def edit(self, partition: Partition, items: Sequence[Edit]) -> list[Outcome]:
         with self._change(partition) as change:
-            return self._told("edit", change, items, [edited(change, item) for item in items])
+            return told(self.hook, "edit", change, items, [edited(change, item) for item in items])
 
     async def revive(self, partition: Partition, revive: Revive) -> list[tuple[str, Outcome]]:
         with self._change(partition) as change:
             ids = self._dead_ids(change, revive.limit) if revive.ids is None else revive.ids
-            done = self._told("revive", change, ids, [self._revive(change, id, revive) for id in ids])
+            done = told(self.hook, "revive", change, ids, [self._revive(change, id, revive) for id in ids])
             return list(zip(ids, done, strict=True))
 
     def _revive(self, change: Change, id: str, revive: Revive) -> Outcome:
@@ -294,7 +296,7 @@ class MemoryStore:
     async def purge(self, partition: Partition, purge: Purge) -> list[tuple[str, Outcome]]:
         with self._change(partition) as change:
             ids = self._dead_ids(change, purge.limit) if purge.ids is None else purge.ids
-            done = self._told("purge", change, ids, [self._purge(change, id) for id in ids])
+            done = told(self.hook, "purge", change, ids, [self._purge(change, id) for id in ids])
             return list(zip(ids, done, strict=True))
 
     def _purge(self, change: Change, id: str) -> Outcome:
@@ -314,6 +316,11 @@ class MemoryStore:
         return [record.id for _, record in dead[:limit]]
 
     async def control(self, partition: Partition, control: Control) -> None:
+        if partition.namespace_ids and not partition.topic:
+            records, version = self._state(partition).record_set, control.policy_version or 0
+            if version >= (records.closed or 0):
+                records.closed = version if control.closed else None
+            return
         with self._change(partition) as change:
             state = change.state
             if control.pause_until_ms is not None:
@@ -329,8 +336,8 @@ class MemoryStore:
 
     def _close(self, change: Change, closed: bool) -> None:
         state = change.state
-        wakes = closed and not state.closed and state.wait_until_ms > change.now_ms
-        state.closed = closed
+        wakes = closed and not state.topic_closed and state.wait_until_ms > change.now_ms
+        state.topic_closed = closed
         if wakes and state.partition in self._watched and self.events is not None:
             self.events.woken(state.partition)
 
@@ -357,9 +364,9 @@ class MemoryStore:
         ids = frozenset(self._state(partition).record_set.records)
         return None if len(ids) > limit else ids
 
-    async def stats(self, partition: Partition, bands_ms: Sequence[int] = ()) -> Stats:
+    async def stats(self, partition: Partition, edges_ms: Sequence[int] = (), from_now: bool = False) -> Stats:
         now_ms, state = self._clock(), self._state(partition)
-        return count(state, bands_ms, now_ms)
+        return count(state, edges_ms, from_now, now_ms)
 
     async def clean(self, partition: Partition, limit: int = 200) -> CleanOutcome:
         """Make jobs dead whose ttl or attempts are over, and remove records whose retention is over."""
@@ -399,7 +406,9 @@ class MemoryStore:
         if waited:
             self._state(partition).wait_until_ms = state.wait_until_ms
             return True
-        if not any(other.record_set is state.record_set for other in self._partitions.values()):
+        if state.record_set.closed is None and not any(
+            other.record_set is state.record_set for other in self._partitions.values()
+        ):
             del self._record_sets[_set_name(partition)]
         return True
 
@@ -409,17 +418,6 @@ class MemoryStore:
                 partition, self._record_sets.setdefault(_set_name(partition), RecordSet())
             )
         return self._partitions[partition]
-
-    def _told(self, operation: str, change: Change, items: Sequence[Any], results: list[R]) -> list[R]:
-        """The results, told to whoever records. A call without a topic is told for the topic of each job."""
-        if self.hook.outcomes is not None:
-            partition = change.state.partition
-            topics = {record.id: record.topic for record in change.touched}
-            for item, result in zip(items, results, strict=True):
-                id = item if isinstance(item, str) else item.id
-                whose = partition if partition.topic else replace(partition, topic=topics.get(id, ""))
-                self.hook.outcomes.done(operation, whose, [item], [result])
-        return results
 
     @contextmanager
     def _change(self, partition: Partition) -> Generator[Change]:

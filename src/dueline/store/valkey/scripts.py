@@ -39,6 +39,7 @@ OPERATIONS = (
     "epochs",
     "held",
     "fence",
+    "charts",
     "events",
 )
 _INCLUDE = re.compile(r"^-- include (\w+)$", re.MULTILINE)
