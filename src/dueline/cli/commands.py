@@ -81,12 +81,14 @@ SECTIONS = (
             "next": "schedules.next_occurrences",
         },
         "schedules",
-        "Send jobs again and again: by cron, or at an interval.",
+        "Send jobs repeatedly: by cron or at an interval.",
     ),
     Section(
         "Operations",
         {
             "top": "top.top",
+            "events": "events.events",
+            "watch": "events.watch",
             "audit": "audit.audit",
             "doctor": "doctor.doctor",
             "fsck": "fsck.fsck",
@@ -102,7 +104,7 @@ SECTIONS = (
             "revoke": "tokens.revoke",
         },
         "token",
-        "Make, list, rotate and revoke access tokens.",
+        "Create, list, rotate and revoke access tokens.",
     ),
     Section("Operations", {"accept": "store.accept"}, "store", "Accept that data of a store is lost."),
     Section(

@@ -20,8 +20,9 @@ from redis.exceptions import NoScriptError, OutOfMemoryError, ResponseError
 from ...engine.errors import ClockStep, Loading, StoreDown, StoreFull, StoreReplaced, UnknownOutcome
 from ...engine.guards import Guard
 from ...engine.job import Partition
+from ...engine.outcomes import OutcomeHook
 from ...engine.store import Events, StalePolicy
-from . import codec, directory, tokens
+from . import codec, directory, event_stream, tokens
 from .clock import StoreClock
 from .epochs import Epochs
 from .keys import (
@@ -32,7 +33,10 @@ from .keys import (
     directory_keys,
     epoch_copies,
     epoch_keys,
+    event_keys,
+    interest_channel,
     meta_key,
+    news_channel,
     other_version,
     partition_keys,
     token_keys,
@@ -83,6 +87,7 @@ class Calls:
         self.link = link
         self.clock = store_clock or StoreClock()
         self.events: Events | None = None
+        self.hook = OutcomeHook()
         self.repeat_every = 0
         self.reconnects = 0
         self.unlisted: dict[
@@ -183,6 +188,8 @@ class Calls:
             except (LinkLost, NotNow) as error:
                 self.reconnects += isinstance(error, LinkLost)
                 written = written or error.written
+                if written and self.hook.outcomes is not None:  # a repeated call tells less than the first
+                    self.hook.outcomes.lost()
                 loading, message, refused_s = error.loading, str(error), error.refused_s
             except TimeoutError:
                 pass  # the patience is over, and the outcome was unknown before this try
@@ -274,8 +281,8 @@ class Calls:
     def single_send_words(
         self, partition: Partition, policy_version: int, with_source: bool
     ) -> tuple[tuple[Any, ...], str, tuple[str, ...]]:
-        """The arguments of a single_send.lua call outside this loop: those before the times, the caller, and those
-        after the blob."""
+        """The arguments of single_send.lua, for a call from a thread without this loop. Returns those before the times,
+        the caller, and those after the blob."""
         keys = partition_keys(self._prefix, partition)
         script = self._scripts["single_send"]
         head = ("EVAL", script.source) if with_source else ("EVALSHA", script.sha)
@@ -326,7 +333,12 @@ class Calls:
 
         until_s = time.monotonic() + self._patience_s
         while True:
-            reply = await self._healed(attempt, name)
+            try:
+                reply = await self._healed(attempt, name)
+            except asyncio.CancelledError:
+                if self.hook.outcomes is not None:
+                    self.hook.outcomes.lost()
+                raise
             if self.repeat_every and self._nonce % self.repeat_every == 0:
                 reply = await self._healed(attempt, name)
             in_time = self._test_clock is not None or self.clock.observe(reply[1], asked_ms)
@@ -376,6 +388,14 @@ class Calls:
         if self.repeat_every:
             await self._shared(*names, what, numbers, blob, what in tokens.READING)
         return await self._shared(*names, what, numbers, blob, what in tokens.READING)
+
+    async def event_call(self, what: int, numbers: bytes, blob: bytes) -> tuple[bytes, bytes]:
+        """One call of events.lua: (numbers, blob)."""
+        channel = interest_channel if what == event_stream.LISTEN else news_channel
+        names = ("events", event_keys(self._prefix), channel(self._prefix))
+        if self.repeat_every:
+            await self._shared(*names, what, numbers, blob, what in event_stream.READING)
+        return await self._shared(*names, what, numbers, blob, what in event_stream.READING)
 
     async def epoch_call(self, what: int, numbers: list[int], *texts: str | bytes) -> tuple[int, str]:
         """One call of epochs.lua: (state, epoch). `texts`: those after the data version."""
