@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from ..rights import EVERYTHING, Grant
 from .checks import Checks, within
 from .commands import Sent
 from .control import TopicControl
@@ -128,13 +129,13 @@ class Schedules:
 
         return await self._change(namespace, name, resumed)
 
-    async def run(self, namespace: str, name: str) -> Sent:
-        """Send one job of the schedule now, besides its occurrences."""
+    async def run(self, namespace: str, name: str, grant: Grant = EVERYTHING) -> Sent:
+        """Send one job of the schedule now, besides its occurrences. `grant`: of the caller."""
         _, stored, _ = await self._existing(namespace, name)
         schedule, at_ms = stored.schedule, self._store.now_ms()
         for _ in range(TRIES):
             command = replace(schedule.job, id=f"{name}@run-{at_ms}", on_conflict=OnConflict.REJECT)
-            sent = await self._sender.send(namespace, schedule.topic, command)
+            sent = await self._sender.send(namespace, schedule.topic, command, grant)
             if sent.result == "created":
                 return sent
             at_ms += 1  # another run of the same millisecond

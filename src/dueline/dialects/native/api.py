@@ -43,7 +43,7 @@ class NativeApi:
         groups = {
             PUSH: PushHandlers(engine, rules),
             SCHEDULES: ScheduleHandlers(engine.schedules),
-            TOKENS: TokenHandlers(engine.tokens),
+            TOKENS: TokenHandlers(engine.tokens, rules),
         }
         self._engine = engine
         self.handlers: dict[str, Handle] = {

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from ...api.operations import OPERATIONS, Operation
 from ...engine.engine import Engine
 from ...engine.errors import DuelineError
-from ...rights import EVERYTHING
+from ...rights import EVERYTHING, Right
 from ..contract import Dialect, DialectContext
 from ..http import Handler, Request, Response, Route, TokenPlace
 from ..settings import DialectSettings
 from . import encode
-from .access import access_check
+from .access import access_check, jobs_in
 from .api import Handle, NativeApi, complete
 from .audit import note_reply, note_request
 from .wire import caller_of, reader
@@ -60,6 +60,8 @@ def _handler(operation: Operation, handle: Handle, engine: Engine) -> Handler:
             note_request(note, asked)
         if check is not None and request.grant is not EVERYTHING:
             check(caller, request.params, asked)
+        if request.queued is not None and operation.right is not Right.PULL:
+            request.hold_jobs(jobs_in(asked))
         try:
             reply = await handle(caller, asked, *request.params)
         except DuelineError as error:
