@@ -21,7 +21,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import ceil
-from typing import NamedTuple, Protocol
+from typing import Protocol
 from weakref import WeakValueDictionary
 
 from ..api.server_info import LimitUse
@@ -56,12 +56,17 @@ class UseLimits(Protocol):
     def max_queued_jobs(self) -> int | None: ...
 
 
-class Owner(NamedTuple):
-    """Whose limit it is. `token_id` "": the namespace's, from this section of the settings."""
+class Owner:
+    """Whose limit it is. `token_id` "": the namespace's, from this section of the settings. `refused` counts by limit,
+    because a token must not see the refusals of others."""
 
-    namespace: str
-    token_id: str
-    section: str
+    __slots__ = ("namespace", "refused", "section", "token_id")
+
+    def __init__(self, namespace: str, token_id: str, section: str) -> None:
+        self.namespace = namespace
+        self.token_id = token_id
+        self.section = section
+        self.refused: Counter[str] = Counter()
 
     def refusal(self, limit: str, amount: str) -> str:
         if self.token_id:
@@ -304,6 +309,7 @@ class Quotas:
     def refuse(self, owner: Owner, limit: str, amount: str, retry_after_s: int = 1) -> QuotaExceeded:
         """Count a refusal. Returns the error."""
         name = owner.named(limit)
+        owner.refused[limit] += 1
         self._refused[(name, self._label(owner.namespace))] += 1
         error = QuotaExceeded(owner.refusal(limit, amount), retry_after_s=max(1, retry_after_s))
         self._refused_one(name, error)
@@ -315,7 +321,9 @@ class Quotas:
         if grant is None:
             owner, amount = self._owner(namespace), f"{max_jobs} pending jobs"
         else:
-            owner, amount = Owner(namespace, grant.token_id, ""), f"{max_jobs} pending jobs in its namespace"
+            limits = self._limits_of(grant) or NamespaceLimits()  # it may have been revoked in the meantime
+            owner = self._token_use(grant, namespace, limits).owner
+            amount = f"{max_jobs} pending jobs in its namespace"
         return self.refuse(owner, "max_pending_jobs", amount)
 
     def _owner(self, namespace: str) -> Owner:
@@ -370,7 +378,7 @@ class Quotas:
                     owner.named(name),
                     limit,
                     used,
-                    self._refused[(owner.named(name), self._label(owner.namespace))],
+                    owner.refused[name] if owner.token_id else self._refused[(name, self._label(owner.namespace))],
                     owner.namespace,
                     owner.token_id or None,
                 )

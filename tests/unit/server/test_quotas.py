@@ -190,6 +190,9 @@ def test_what_a_token_uses_is_shown_with_its_id_beside_its_namespace() -> None:
                 LimitUse("token_max_queued_jobs", 4, 2, 1, "n", "t"),
             ]
     assert queue.jobs == 0
+    other = Grant(frozenset({Right.SEND}), "n", token_id="u", generation=1)
+    quotas.of(SEND, other, "n")
+    assert [row.refused for row in quotas.in_use() if row.token_id == "u"] == [0] * 5  # those of "t" are not its own
     used, refused = quotas.samples()
     assert used.numbers[("token_max_pending_jobs", "n")] == 6
     assert refused.numbers == {("token_max_pending_jobs", "n"): 1, ("token_max_queued_jobs", "n"): 1}
