@@ -25,7 +25,9 @@ from dueline.parent_death import ends_with_parent
 SLOTS = 16_384
 READY_WITHIN_S = 30.0
 REPLACED_WITHIN_S = 90.0  # sentinels that got no time to run do nothing for the next 30 s, and then vote again
-DEBIAN_REDIS = "/usr/bin/redis-server"
+SYSTEM_REDIS = shutil.which("redis-server") or shutil.which("redis-check-rdb")
+"""Debian's redis-tools has the server's program under the second name. The name that it is called by decides what it
+does."""
 SERVICE = "jobs"
 
 
@@ -62,7 +64,8 @@ class PrivateValkey:
         else:
             words += ("--dir", str(self._folder), "--appendonly", "no", "--enable-debug-command", "yes")
         self._process = subprocess.Popen(
-            [self._binary, *words, *self._options, *options],
+            ["redis-server", *words, *self._options, *options],
+            executable=self._binary,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

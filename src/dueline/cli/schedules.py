@@ -93,6 +93,10 @@ def put(
     ttl: Annotated[
         int | None, typer.Option("--ttl", parser=duration, metavar="DURATION", help="Of its jobs, from the due time.")
     ] = None,
+    lease: Annotated[
+        int | None,
+        typer.Option("--lease", parser=duration, metavar="DURATION", help="How long a pull leases its jobs."),
+    ] = None,
     max_attempts: Annotated[int | None, typer.Option("--max-attempts", help="Attempts before a job is dead.")] = None,
     body_as: Annotated[
         BodyAs, typer.Option("--as", help="Type of BODY; auto: JSON if valid, else text, else bytes.")
@@ -102,7 +106,7 @@ def put(
 
     The first occurrence is later than now. Jobs that were sent before stay."""
     raw, body_base64 = body_fields(body_argument(body), body_as)
-    job: dict[str, Any] = {"ttl_ms": ttl, "max_attempts": max_attempts}
+    job: dict[str, Any] = {"ttl_ms": ttl, "lease_ms": lease, "max_attempts": max_attempts}
     request = PutSchedule(
         topic=topic,
         job=NewTemplate(

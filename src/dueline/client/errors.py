@@ -5,7 +5,7 @@
     ├── NotAllowed                unauthorized forbidden egress_refused
     ├── NotFound                  not_found no_route
     ├── Conflict                  id_exists version_mismatch lease_lost job_leased already_done topic_not_empty
-    │                             expanding too_many_tokens
+    │                             expanding too_many_tokens conflict
     │   ├── IdExists ├── VersionMismatch ├── LeaseLost ├── JobLeased └── AlreadyDone
     ├── RateLimited               rate_limited
     ├── StoreFull                 store_full
@@ -172,6 +172,7 @@ STATUS_OF_CODE: dict[str, int] = {
     "egress_refused": 403,
     "not_found": 404,
     "no_route": 404,
+    "conflict": 409,
     "id_exists": 409,
     "version_mismatch": 409,
     "lease_lost": 409,

@@ -18,6 +18,7 @@ from typing import Protocol
 
 from .cron import Cron, parse_cron
 from .errors import InvalidField, MissingField
+from .limits import LAST_MS
 from .schedule import Schedule
 from .wall_clock import WallClock, seconds_of, wall_clock, wall_of
 
@@ -40,7 +41,7 @@ class Times(Protocol):
 class Occurrences:
     """All occurrences of one schedule."""
 
-    def __init__(self, times: Times, first_ms: int, last_ms: int | None) -> None:
+    def __init__(self, times: Times, first_ms: int, last_ms: int) -> None:
         self._times = times
         self._first_ms = first_ms
         self._last_ms = last_ms
@@ -51,12 +52,20 @@ class Occurrences:
         first_ms, last_ms = schedule.starts_at_ms, schedule.ends_at_ms
         if first_ms is not None and last_ms is not None and last_ms < first_ms:
             raise InvalidField("is earlier than starts_at_ms", "ends_at_ms")
-        return cls(_times(schedule), first_ms or 0, last_ms)
+        return cls(_times(schedule), first_ms or 0, LAST_MS if last_ms is None else min(last_ms, LAST_MS))
+
+    def check(self) -> None:
+        """Raises InvalidField if there is no occurrence at any time, because of the start or the end. One that has
+        passed is enough: what is accepted does not depend on the day."""
+        if self.after(-1) is None:
+            if self._last_ms < LAST_MS:
+                raise InvalidField("no occurrence is between starts_at_ms and ends_at_ms", "ends_at_ms")
+            raise InvalidField("no occurrence is later", "starts_at_ms")
 
     def after(self, at_ms: int) -> int | None:
         """The first occurrence later than `at_ms`. None: there is none."""
         found_ms = self._times.after(max(at_ms, self._first_ms - 1))
-        return None if found_ms is None or (self._last_ms is not None and found_ms > self._last_ms) else found_ms
+        return None if found_ms is None or found_ms > self._last_ms else found_ms
 
     def between(self, after_ms: int, until_ms: int, limit: int) -> list[int]:
         """The first `limit` occurrences in (after_ms, until_ms]."""
@@ -69,7 +78,7 @@ class Occurrences:
         """The last occurrence in (after_ms, until_ms], and how many there are. The cost grows with the number of days,
         not of occurrences."""
         after_ms = max(after_ms, self._first_ms - 1)
-        until_ms = until_ms if self._last_ms is None else min(until_ms, self._last_ms)
+        until_ms = min(until_ms, self._last_ms)
         found_ms = self.after(after_ms)
         if found_ms is None or found_ms > until_ms:
             return None, 0

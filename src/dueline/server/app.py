@@ -144,7 +144,7 @@ class App:
             self._login = checked.login
             self.tokens.changed = self._tokens_changed
         self.recheck: Callable[[], None] = self._recheck_fronts
-        self._siblings = Siblings(folder, index, self.snapshot)
+        self._siblings = Siblings(folder, index, self.snapshot, self._counts)
         self._topics: tuple[float, list[Samples]] = (0.0, [])
         self._always_open: frozenset[str] = frozenset()
         self._started = asyncio.Event()  # set once the start has succeeded or failed
@@ -382,13 +382,17 @@ class App:
         return page, content_type
 
     async def _merged(self) -> list[Samples]:
-        return merge([self.snapshot(), *await self._siblings.others()])
+        return merge(await self._siblings.all())
 
     def _asks_store(self) -> bool:
         return self.health.phase is not Phase.STARTING and self.health.up
 
     def snapshot(self) -> list[Samples]:
         """The metrics of this process alone."""
+        return [*self._counts(), *samples.of_process()]
+
+    def _counts(self) -> list[Samples]:
+        """The metrics of this process, without those of the operating system's process."""
         return [
             samples.of_build("embedded" if self.settings.store.url is None else "external", self.durability),
             *samples.of_engine(self.engine.metrics, self.engine.waiters),
@@ -403,7 +407,6 @@ class App:
             *self.pushed.samples(),
             *(found for dialect in self._enabled for found in dialect.metrics.snapshot()),
             *store_samples(self.store, self.health, self.access),
-            *samples.of_process(),
         ]
 
     async def _stored(self) -> list[Samples]:

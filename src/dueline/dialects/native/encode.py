@@ -39,6 +39,7 @@ STATUS: dict[str, int] = {
     "not_found": 404,
     "no_route": 404,
     "method_not_allowed": 405,
+    "conflict": 409,
     "id_exists": 409,
     "version_mismatch": 409,
     "lease_lost": 409,
