@@ -242,7 +242,7 @@ class Quotas:
         self._namespaces = namespaces
         self._limits_of = limits_of
         self._refused_one = refused
-        self._uses: WeakValueDictionary[tuple[str, str], Use] = WeakValueDictionary()
+        self._uses: WeakValueDictionary[tuple[str, str | int], Use] = WeakValueDictionary()
         self._quotas: WeakValueDictionary[tuple[str, str, int], Quota] = WeakValueDictionary()
         self._remembered: deque[object] = deque(maxlen=REMEMBERED)
         self._refused: Counter[tuple[str, str]] = Counter()  # by limit and namespace
@@ -345,7 +345,7 @@ class Quotas:
 
     def _token_use(self, grant: Grant, namespace: str, limits: UseLimits) -> Use:
         """A token that is valid in several namespaces has one use for all of them."""
-        key = (grant.token_id, str(grant.generation))
+        key = (grant.token_id, grant.generation)
         use = self._uses.get(key)
         if use is None:
             owner = Owner(grant.namespace or namespace, grant.token_id, "")

@@ -60,8 +60,8 @@ def _handler(operation: Operation, handle: Handle, engine: Engine) -> Handler:
             note_request(note, asked)
         if check is not None and request.grant is not EVERYTHING:
             check(caller, request.params, asked)
-        if request.queued is not None and operation.right is not Right.PULL:
-            request.hold_jobs(jobs_in(asked))
+        if request.queued is not None and operation.right is not Right.PULL and (jobs := jobs_in(asked)) > 1:
+            request.hold_jobs(jobs)  # the router has counted one
         try:
             reply = await handle(caller, asked, *request.params)
         except DuelineError as error:
