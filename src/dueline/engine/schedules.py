@@ -186,7 +186,7 @@ class Schedules:
         job = schedule.job
         for field in ("id", "delay_ms", "at_ms", "merge", "on_conflict"):
             if getattr(job, field) is not None:
-                raise InvalidField("the schedule decides this: leave it out", f"job.{field}")
+                raise InvalidField("is set by the schedule: leave it out", f"job.{field}")
         topic = await self._topics.get(namespace, schedule.topic)
         try:
             send_item(replace(job, id=f"{name}@run-{LAST_MS}"), f"{name}@run-{LAST_MS}", topic, self._checks, _never)

@@ -269,8 +269,8 @@ class Calls:
     def single_send_words(
         self, partition: Partition, policy_version: int, with_source: bool
     ) -> tuple[tuple[Any, ...], str, tuple[str, ...]]:
-        """The arguments of a single_send.lua call outside this loop: those before the times, the caller, and those
-        after the blob."""
+        """The arguments of single_send.lua, for a call from a thread without this loop. Returns those before the times,
+        the caller, and those after the blob."""
         keys = partition_keys(self._prefix, partition)
         script = self._scripts["single_send"]
         head = ("EVAL", script.source) if with_source else ("EVALSHA", script.sha)
