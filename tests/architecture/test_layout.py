@@ -65,7 +65,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "exfe": {"engine", "_version"},
     "integrations": {"client", "worker", "server", "dialects", "config", "runtime", "_version"},
     "testing": {
-        *("api", "durations", "client", "worker", "dialects", "runtime", "store", "engine", "parent_death"),
+        *("api", "durations", "client", "worker", "dialects", "runtime", "store", "engine", "rights", "parent_death"),
     },
 }
 MAY_USE = {
