@@ -12,7 +12,6 @@ a known one (PathSpeller). Otherwise the dialect that owns this part of the path
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -47,9 +46,11 @@ from ..engine.errors import (
     RateLimited,
     Unauthorized,
 )
+from ..event_log import EventLog
 from ..rights import ALL
+from .request_fields import request_fields
 
-log = logging.getLogger("dueline.server")
+log = EventLog("dueline.server")
 
 Guard = Callable[[Request, Route], Awaitable[None] | None]
 """Called before every handler. May raise a DuelineError such as Loading. If it returns an awaitable, that is awaited
@@ -202,7 +203,7 @@ class Router:
         except DuelineError as error:
             return self.failed(found, request, error)
         except Exception:
-            log.exception("unexpected error in %s", found.route.name)
+            log.exception("unexpected error in a handler", **request_fields(found.route, request))
             if request.note is not None:
                 request.note.code = DuelineError.code
             return internal_error()
@@ -233,7 +234,7 @@ class Router:
                     answer.status, answer.headers = 429, (("retry-after", str(error.retry_after_s)),)
                 return answer
         except Exception:
-            log.exception("unexpected error while refusing in %s", found.route.name)
+            log.exception("unexpected error while refusing", **request_fields(found.route, request))
             return internal_error()
         return plain_error(_TRANSPORT_STATUS.get(error.code, 400), error.code, error.message, error.field)
 
