@@ -35,8 +35,8 @@ _MISSING = """
 - How long consumers hold a lease: an ack would have to read when the lease began, in the script
   that every job runs. Workers have `dueline_worker_job_duration_seconds`, push targets have
   `dueline_push_duration_seconds`.
-- Histograms per topic other than these: each one adds 18 lines per topic. Two thirds of a large
-  page are the buckets of one.
+- Histograms per topic other than these: each one adds 18 lines per topic. Half of a large page are
+  the buckets of one.
 """
 _DIALECTS = """
 ## Metrics of other protocols

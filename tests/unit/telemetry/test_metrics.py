@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from dueline.engine.commands import TopicView
@@ -14,7 +15,7 @@ from dueline.metrics import table
 from dueline.metrics.metric import Buckets, Kind, Merge, Metric, Samples, merge
 from dueline.metrics.plain_text import CONTENT_TYPE, plain_text
 from dueline.telemetry.call_metrics import CallMetrics, HttpMetrics
-from dueline.telemetry.exposition import exposition
+from dueline.telemetry.exposition import SampleCollector, exposition
 from dueline.telemetry.samples import of_engine, of_process, of_topics
 from dueline.telemetry.siblings import Siblings
 
@@ -199,15 +200,18 @@ async def test_a_server_without_workers_has_no_siblings() -> None:
     await alone.siblings.stop()
 
 
-def test_the_plain_text_of_a_worker_is_what_the_library_writes() -> None:
+def test_our_plain_text_is_what_the_library_writes() -> None:
     outcomes = Metric("sends_total", Kind.COUNTER, "Sends.", ("topic", "outcome"))
-    late = Metric("late", Kind.HISTOGRAM, "Late.", ("t",), bounds=(1, 2.5))
+    late = Metric("late", Kind.HISTOGRAM, "Late.", ("t", "a"), bounds=(1, 2.5))
+    alone = Metric("alone", Kind.HISTOGRAM, "Alone.", (), bounds=(1, 2.5))
     samples = [
         outcomes.samples({("a", "done"): 2, ('b"\\\n', "failed"): 0.5}),
         Metric("up", Kind.GAUGE, "Up.").value(1),
-        Samples(late, buckets={("x",): Buckets([1, 0, 2], 9.5)}),
+        Samples(late, buckets={("x", 'y"'): Buckets([1, 0, 2], 9.5)}),
+        Samples(alone, buckets={(): Buckets([0, 0, 1], 3)}),
         Metric("nothing_total", Kind.COUNTER, "Nothing.", ("topic",)).samples({}),
     ]
-    page, kind = exposition(samples, "text/plain")
-    assert plain_text(samples).decode() == page.decode()
-    assert kind == CONTENT_TYPE
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(SampleCollector(samples))
+    assert plain_text(samples).decode() == generate_latest(registry).decode()
+    assert exposition(samples, "text/plain") == (plain_text(samples), CONTENT_TYPE)
