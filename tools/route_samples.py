@@ -83,6 +83,7 @@ SAMPLES: dict[str, Sample] = {
     "forecast": Sample("GET", "/v1/forecast?edges_ms=1,2", Names.ALL),
     "topic_forecast": Sample("GET", T + "/forecast?edges_ms=1,2"),
     "charts": Sample("GET", "/v1/charts?hours=1", Names.ALL),
+    "list_groups": Sample("GET", T + "/groups"),
     "list_dead": Sample("GET", T + "/dead"),
     "revive": Sample("POST", T + "/dead/revive", body={"ids": ["none"]}),
     "purge": Sample("POST", T + "/dead/purge", body={"ids": ["none"]}),
@@ -108,6 +109,7 @@ SAMPLES: dict[str, Sample] = {
     "revoke_token": Sample("DELETE", A, Names.ALL),
     "list_audit": Sample("GET", "/v1/audit", Names.ALL),
     "info": Sample("GET", "/v1/info", Names.NOTHING),
+    "events": Sample("GET", "/v1/events?topic={topic}&wait_ms=0"),
     "camellia_send_msg": Sample("POST", C + "sendMsg", form={**MSG, "msg": "x", "delayMillis": "3600000"}),
     "camellia_pull_msg": Sample("POST", C + "pullMsg", form={"topic": "{topic}"}),
     "camellia_long_polling_msg": Sample(

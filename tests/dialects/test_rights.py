@@ -45,6 +45,7 @@ list_namespaces                 read    header or cookie
 forecast                        read    header or cookie
 topic_forecast                  read    header or cookie
 charts                          read    header or cookie
+list_groups                     read    header or cookie
 list_dead                       read    header or cookie
 revive                          manage  header or cookie
 purge                           manage  header or cookie
@@ -67,6 +68,7 @@ list_tokens                     admin   header or cookie
 get_token                       admin   header or cookie
 rotate_token                    admin   header or cookie
 revoke_token                    admin   header or cookie
+events                          read    header or cookie
 list_audit                      admin   header or cookie
 info                            read    header or cookie
 

@@ -21,8 +21,11 @@ from ..engine.audit_log import AuditLog
 from ..engine.chart_store import ChartStore
 from ..engine.directory import Directory
 from ..engine.errors import StoreDown, UnknownOutcome
+from ..engine.event_stream import EventStream
 from ..engine.fence import Fence
 from ..engine.job import Job, Partition
+from ..engine.open_groups import GroupPage
+from ..engine.outcomes import OutcomeHook
 from ..engine.push_log import PushLog
 from ..engine.store import (
     CleanOutcome,
@@ -165,6 +168,14 @@ class FlakyStore:
         return self.inner.tokens
 
     @property
+    def stream(self) -> EventStream:
+        return self.inner.stream
+
+    @property
+    def hook(self) -> OutcomeHook:
+        return self.inner.hook
+
+    @property
     def events(self) -> Events | None:
         return self.inner.events
 
@@ -189,6 +200,9 @@ class FlakyStore:
 
     async def watch_topics(self) -> None:
         await self.inner.watch_topics()
+
+    async def groups(self, partition: Partition, cursor: bytes, limit: int) -> GroupPage:
+        return await self._through(lambda: self.inner.groups(partition, cursor, limit))
 
     async def held(self, partition: Partition, limit: int) -> frozenset[str] | None:
         return await self._through(lambda: self.inner.held(partition, limit))

@@ -40,6 +40,8 @@ OPERATIONS = (
     "held",
     "fence",
     "charts",
+    "groups",
+    "events",
 )
 _INCLUDE = re.compile(r"^-- include (\w+)$", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
