@@ -435,6 +435,6 @@ class App:
 
     async def _view(self, namespace: str, topic: str) -> tuple[str, TopicView] | None:
         try:
-            return namespace, await self.engine.topic(namespace, topic)
+            return namespace, await self.engine.topic(namespace, topic, samples.BANDS_MS)
         except DuelineError:
             return None

@@ -12,7 +12,6 @@ a known one (PathSpeller). Otherwise the dialect that owns this part of the path
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -48,9 +47,11 @@ from ..engine.errors import (
     Unauthorized,
 )
 from ..engine.queue_limit import QueuedCall, QueueLimit
+from ..event_log import EventLog
 from ..rights import ALL, Grant, Right
+from .request_fields import request_fields
 
-log = logging.getLogger("dueline.server")
+log = EventLog("dueline.server")
 
 Guard = Callable[[Request, Route], Awaitable[None] | None]
 """Called before every handler. May raise a DuelineError such as Loading. If it returns an awaitable, that is awaited
@@ -217,7 +218,7 @@ class Router:
         except DuelineError as error:
             return self.failed(found, request, error)
         except Exception:
-            log.exception("unexpected error in %s", found.route.name)
+            log.exception("unexpected error in a handler", **request_fields(found.route, request))
             if request.note is not None:
                 request.note.code = DuelineError.code
             return internal_error()
@@ -249,7 +250,7 @@ class Router:
                     answer.status, answer.headers = 429, (("retry-after", str(retry_after_s)),)
                 return answer
         except Exception:
-            log.exception("unexpected error while refusing in %s", found.route.name)
+            log.exception("unexpected error while refusing", **request_fields(found.route, request))
             return internal_error()
         return plain_error(_TRANSPORT_STATUS.get(error.code, 400), error.code, error.message, error.field)
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from redis.exceptions import NoScriptError, OutOfMemoryError, ResponseError
 
-from ...engine.errors import ClockStep, Loading, StoreDown, StoreFull, StoreReplaced, UnknownOutcome
+from ...engine.errors import ClockStep, DuelineError, Loading, StoreDown, StoreFull, StoreReplaced, UnknownOutcome
 from ...engine.guards import Guard
 from ...engine.job import Partition
 from ...engine.outcomes import OutcomeHook
@@ -90,6 +90,7 @@ class Calls:
         self.hook = OutcomeHook()
         self.repeat_every = 0
         self.reconnects = 0
+        self.errors: dict[str, int] = {}  # calls that failed for good, by code
         self.unlisted: dict[
             tuple[str, str], set[Partition]
         ] = {}  # partitions that wait for their topic to be registered
@@ -194,13 +195,13 @@ class Calls:
             except TimeoutError:
                 pass  # the patience is over, and the outcome was unknown before this try
             except WrongKind as error:
-                raise StoreDown(str(error)) from None
+                raise self._failed(StoreDown(str(error))) from None
             except ResponseError as error:
                 message = str(error)
                 if written:  # refused now, but an earlier try may have taken effect
-                    raise UnknownOutcome() from error
+                    raise self._failed(UnknownOutcome()) from error
                 if isinstance(error, OutOfMemoryError) or message.startswith(("OOM", "MISCONF")):
-                    raise StoreFull(f"the store refuses writes: {message}") from None
+                    raise self._failed(StoreFull(f"the store refuses writes: {message}")) from None
                 raise
             given_up = refused_s is not None and refused_s + pause > REFUSED_PATIENCE_S
             rest = max(0.0, tried_at + pause - time.monotonic())  # a slow try needs no pause after it
@@ -209,10 +210,15 @@ class Calls:
                     self.link.guards.failed()
                 tried = f"the store did not answer for {time.monotonic() - started:.1f} s"
                 if written:
-                    raise UnknownOutcome(f"{tried} ({message}): the call may have been done. Retry with the same id.")
-                raise (Loading() if loading else StoreDown(f"{tried}: {message}"))
+                    unknown = f"{tried} ({message}): the call may have been done. Retry with the same id."
+                    raise self._failed(UnknownOutcome(unknown))
+                raise self._failed(Loading() if loading else StoreDown(f"{tried}: {message}"))
             await self.link.rest(rest)
             pause = min(pause * 2, 0.5)
+
+    def _failed(self, error: DuelineError) -> DuelineError:
+        self.errors[error.code] = self.errors.get(error.code, 0) + 1
+        return error
 
     async def change(
         self,

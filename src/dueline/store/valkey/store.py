@@ -113,7 +113,7 @@ class ValkeyStore:
         self.hook = self._calls.hook
         self.clock = self._calls.clock
         self._openings = Openings(self._calls)
-        self.epochs = self._calls.epochs
+        self.epochs, self.errors = self._calls.epochs, self._calls.errors
         self.start = self._calls.start
         self.check = self._openings.check
         self.plain = self._calls.plain
