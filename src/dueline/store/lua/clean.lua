@@ -1,20 +1,22 @@
 #!lua flags=allow-oom
 -- clean: record what is already true: expired jobs, expired leases of last attempts, ended retention. Safe to repeat.
 -- KEYS   m j r s l a d g k
--- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 ""   7 channel   8 permanent
+-- ARGV   1 now_ms or ""   2 expected now (lib/time) or ""   3 caller   4 nonce   5 numbers   6 ""   7 channel   8 permanent
 --        numbers  limit
 -- RETURN status now 0 0 numbers (expired, exhausted, purged, dead trimmed, next or -1, more) ""
 -- BOUND  200 entries of the agenda, 2,000 items of groups, 100 fields of the partition
 local FIELDS = { 'hc' }
 -- include time
 -- include head
+-- include tools
+-- include reply
 -- include write
 -- include record
 -- include judge
 -- include items
 -- include ends
 if not known then
-  return { 0, now, 0, 0, cmsgpack.pack({ 0, 0, 0, 0, -1, 0 }), '' }
+  return reply(0, 0, 0, cmsgpack.pack({ 0, 0, 0, 0, -1, 0 }), '')
 end
 
 -- What this step did, and what remains. Stores the time of the directory's next hint in the partition.
@@ -29,12 +31,11 @@ local function answer(numbers)
   if numbers[5] > 0 or M.ag then
     redis.call('HSET', m, 'ag', int(math.max(numbers[5], 0)))
   end
-  return { 0, now, 0, 0, cmsgpack.pack(numbers), '' }
+  return reply(0, 0, 0, cmsgpack.pack(numbers), '')
 end
 
-local again = earlier_reply()
 if again then
-  return answer(cmsgpack.unpack(again[5]))
+  return answer(cmsgpack.unpack(earlier()))
 end
 local limit = cmsgpack.unpack(ARGV[5])[1]
 local entries = redis.call('ZRANGEBYSCORE', a, '-inf', int(now), 'LIMIT', 0, limit)

@@ -7,9 +7,11 @@
 --        numbers  scheduled, ready, leased, done, cancelled, broken, dead by reason x 4, next due (-1), oldest ready (-1), paused until (-1),
 --                 whether a pull waits, then one count per band and the rest
 -- BOUND  (12 + bands) x O(log N)
-local FIELDS = { 'nD', 'nC', 'nB', 'x1', 'x2', 'x3', 'x4' }
+local FIELDS = { 'pu', 'nD', 'nC', 'nB', 'x1', 'x2', 'x3', 'x4' }
 -- include time
 -- include head
+-- include tools
+-- include reply
 local function between(key, from, to)
   return redis.call('ZCOUNT', key, from, to)
 end
@@ -39,4 +41,4 @@ for _, bound in ipairs(cmsgpack.unpack(ARGV[5])) do
   from = '(' .. to
 end
 put(result, between(s, from, last))
-return { 0, now, 0, 0, cmsgpack.pack(result), '' }
+return reply(0, 0, 0, cmsgpack.pack(result), '')

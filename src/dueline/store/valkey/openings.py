@@ -24,6 +24,7 @@ from ...engine.job import Partition
 from ...engine.store import Code
 from . import codec
 from .calls import Calls, OtherData
+from .codec import ALL_CREATED
 from .epochs import Known, number_of
 from .keys import partition_name
 
@@ -67,8 +68,11 @@ class Openings:
                     if self._epochs.known(partition) is known:  # no other call has found out meanwhile
                         await self._learn(partition, known, found)
                 continue
-            seen = [number for code, number in zip(n[::width], n[3::width], strict=True) if code in STORED]
-            self._epochs.saw(partition, max(seen, default=0), now_ms)
+            if len(n) == ALL_CREATED:
+                self._epochs.saw(partition, n[2], now_ms)
+            else:
+                seen = [number for code, number in zip(n[::width], n[3::width], strict=True) if code in STORED]
+                self._epochs.saw(partition, max(seen, default=0), now_ms)
             return n, answer
         raise StoreDown("the partition keeps being opened and retired; nothing was done")
 
