@@ -150,13 +150,13 @@ MUTANTS = (
         "a replaced job stays in partition",
         "life",
         "send",
-        "forget(old)\n        if M.xc",
-        "if M.xc",
+        "forget(old)\n        if closed",
+        "if closed",
     ),
     # closed partitions
-    Mutant("a closed partition takes a usual send", "life", "send", " and not V[9] then", " then"),
-    Mutant("a closed partition takes new ids", "life", "send", "  if M.xc then\n    moved()", "  if false then"),
-    Mutant("a closed partition opens groups", "only groups", "append", "elseif M.xc then", "elseif false then"),
+    Mutant("a closed partition takes a usual send", "life", "send", "agrees and is_open", "agrees"),
+    Mutant("a closed partition takes new ids", "life", "send", "  if closed then\n    moved()", "  if false then"),
+    Mutant("a closed partition opens groups", "only groups", "append", "elseif closed then", "elseif false then"),
     Mutant(
         "an overdue job is as any live one", "life", "lib/judge", "job.exp > 0 and job.exp <= now\nend", "false\nend"
     ),

@@ -18,6 +18,7 @@ from typing import Any
 
 from .audit import Audit
 from .bulk import BulkCalls
+from .charts import ChartRecorder
 from .checks import Checks
 from .cleaner import ROUND_S, Cleaner
 from .commands import Bulk, Filter, Patch, Pull, Send, Sent, TopicPatch, TopicView
@@ -26,6 +27,7 @@ from .deletion import TopicDeletion
 from .directory import TopicChange
 from .errors import Draining, DuelineError
 from .expansion import Expansions
+from .forecasts import Forecasts
 from .forwarder import Forwarder
 from .job import ENDED, LIVE, Job, LeasedJob, Partition, State
 from .job_calls import JobCalls
@@ -79,6 +81,8 @@ class Engine:
         self._waiters = Waiters(store, timer, limits.max_waiters)
         self._changes = TopicChanges(store, self._topics, timer, round_s)
         self._control = TopicControl(store, self._topics, self._changes, self._waiters, self._checks)
+        self.forecasts = Forecasts(store, self._topics, self._checks, timer.time)
+        self.charts = ChartRecorder(store, self._topics, self.metrics, timer)
         self._expansions = Expansions(store, self._topics, self._control, timer, round_s)
         self._control.advance = self._expansions.advance
         self._pushes = PushControl(store, self._control, self._checks)
@@ -113,6 +117,7 @@ class Engine:
 
     async def start(self) -> None:
         self._cleaner.start()
+        self.charts.start()
         self._forwarder.start()
         self._expansions.start()
         self._runner.start()
@@ -135,6 +140,7 @@ class Engine:
         await self._expansions.stop()
         await self._forwarder.stop()
         await self._registrar.stop()
+        await self.charts.stop()
         await self._topics.stop()
         await self.audit.stop()
         while self._background:
@@ -157,6 +163,8 @@ class Engine:
     def _moved(self, topic: Topic, before: Sequence[Partition]) -> None:
         self._waiters.moved(topic, before)
         self._expansions.wake()
+        if topic.namespace_ids and topic.name and topic.config.push is not None:
+            self._spawn(self._control.tell_partitions(topic.namespace, topic.name))  # its limit is divided otherwise
 
     def _reload(self, topic: Topic) -> None:
         """A partition of the topic has another config than this process. Read the directory's, but not all the time: if
@@ -256,13 +264,13 @@ class Engine:
 
     async def ack_by_id(self, namespace: str, ids: Sequence[str]) -> list[Outcome]:
         """Ack a job in any topic and any live state. For protocols that know neither topic nor token."""
-        return await self._jobs.ack(self._topics.everywhere(namespace), [Ref(id) for id in ids])
+        return await self._jobs.ack(await self._topics.everywhere(namespace), [Ref(id) for id in ids])
 
     async def cancel_by_id(self, namespace: str, ids: Sequence[str], forget: bool = False) -> list[Outcome]:
-        return await self._jobs.cancel(self._topics.everywhere(namespace), ids, forget)
+        return await self._jobs.cancel(await self._topics.everywhere(namespace), ids, forget)
 
     async def get_by_id(self, namespace: str, id: str) -> Job:
-        return await self._jobs.get(self._topics.everywhere(namespace), id)
+        return await self._jobs.get(await self._topics.everywhere(namespace), id)
 
     # -- jobs, without a lease
 

@@ -1,8 +1,8 @@
 """The store's interface. No I/O here, no Redis types and no keys.
 
 An operation on jobs is one atomic call on one partition; most take many jobs. What belongs to no partition has an
-interface of its own: `directory` (topics), `pushes` (log and circuit breaker of push targets), `audit` and
-`tokens`.
+interface of its own: `directory` (topics), `pushes` (log and circuit breaker of push targets), `audit`, `charts`
+and `tokens`.
 
 Two implementations pass one contract suite: `store.memory` (the readable reference) and `store.valkey` (Lua).
 
@@ -31,6 +31,7 @@ from typing import Protocol
 import msgspec
 
 from .audit_log import AuditLog
+from .chart_store import ChartStore
 from .directory import Directory, TopicChange
 from .fence import Fence, Occurrence
 from .job import BodyKind, Job, LeasedJob, Partition, Reason, State
@@ -134,7 +135,7 @@ class SendOutcome(msgspec.Struct, frozen=True):
     """code: CREATED KEPT REPLACED APPENDED ID_EXISTS ELSEWHERE VERSION_MISMATCH MOVED. The other fields describe the
     job that now has the id. For a merge they include the group's id and its number of items. If a fence decided,
     `due_at_ms` and `version` are the fence's, and the state is DONE. VERSION_MISMATCH: `version` is the current one,
-    0 = none. MOVED: `version` is the partition's policy version."""
+    0 = none. MOVED: `version` is the one that the partition was closed with, or a later policy version."""
 
     code: Code
     state: State
@@ -281,6 +282,8 @@ class Control(msgspec.Struct, frozen=True):
     `closed`: whether the partition takes no new ids (engine.expansion). It still serves the jobs that it holds: it
     applies the conflict rules to their ids and adds items to their open groups. It answers MOVED to any other send, and
     also drops a done or cancelled job that the send would replace. Ignored if the partition has a newer policy version.
+    With `namespace_ids` the topics of a partition share its ids, so it is closed for all of them, by a control of the
+    topic "" with the version of the namespace's map; its other fields are ignored.
     """
 
     pause_until_ms: int | None = None
@@ -345,6 +348,8 @@ class Store(Protocol):
     @property
     def audit(self) -> AuditLog: ...
     @property
+    def charts(self) -> ChartStore: ...
+    @property
     def tokens(self) -> TokenStore: ...
     @property
     def events(self) -> Events | None:
@@ -389,7 +394,11 @@ class Store(Protocol):
         many. With `namespace_ids`: of all topics."""
         ...
 
-    async def stats(self, partition: Partition, bands_ms: Sequence[int] = ()) -> Stats: ...
+    async def stats(self, partition: Partition, edges_ms: Sequence[int] = (), from_now: bool = False) -> Stats:
+        """`bands[i]`: the scheduled jobs due from edges_ms[i] on and before the next edge; the last has no end.
+        With `from_now` the edges count from the first moment after now, otherwise they are times. At most 65."""
+        ...
+
     async def control(self, partition: Partition, control: Control) -> None: ...
     async def fence(self, partition: Partition, fences: Sequence[Fence]) -> list[Fence]:
         """Write fences, and return them as they are now."""

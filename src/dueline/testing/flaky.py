@@ -18,6 +18,7 @@ from typing import TypeVar
 import msgspec
 
 from ..engine.audit_log import AuditLog
+from ..engine.chart_store import ChartStore
 from ..engine.directory import Directory
 from ..engine.errors import StoreDown, UnknownOutcome
 from ..engine.fence import Fence
@@ -156,6 +157,10 @@ class FlakyStore:
         return self.inner.audit
 
     @property
+    def charts(self) -> ChartStore:
+        return self.inner.charts
+
+    @property
     def tokens(self) -> TokenStore:
         return self.inner.tokens
 
@@ -188,8 +193,8 @@ class FlakyStore:
     async def held(self, partition: Partition, limit: int) -> frozenset[str] | None:
         return await self._through(lambda: self.inner.held(partition, limit))
 
-    async def stats(self, partition: Partition, bands_ms: Sequence[int] = ()) -> Stats:
-        return await self.inner.stats(partition, bands_ms)
+    async def stats(self, partition: Partition, edges_ms: Sequence[int] = (), from_now: bool = False) -> Stats:
+        return await self.inner.stats(partition, edges_ms, from_now)
 
     async def control(self, partition: Partition, control: Control) -> None:
         await self.inner.control(partition, control)

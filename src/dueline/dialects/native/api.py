@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ...api.answers import Info, Sent
-from ...api.operations import BY_NAME, OPERATIONS, PUSH, SCHEDULES, TOKENS, Operation
+from ...api.operations import BY_NAME, OPERATIONS, OVERVIEW, PUSH, SCHEDULES, TOKENS, Operation
 from ...api.reply import Reply
 from ...api.requests import NewJob
 from ...engine.audit import GONE, LOCAL, AuditNote
@@ -24,6 +24,7 @@ from ..http import note_path
 from . import decode, encode
 from .audit import note_reply, note_request
 from .handlers import NativeHandlers
+from .overview_handlers import OverviewHandlers
 from .push_handlers import PushHandlers
 from .schedule_handlers import ScheduleHandlers
 from .token_handlers import TokenHandlers
@@ -42,10 +43,12 @@ class NativeApi:
         handlers = NativeHandlers(engine, info, rules)
         groups = {
             PUSH: PushHandlers(engine, rules),
+            OVERVIEW: OverviewHandlers(engine),
             SCHEDULES: ScheduleHandlers(engine.schedules),
             TOKENS: TokenHandlers(engine.tokens),
         }
         self._engine = engine
+        self._max_request_bytes = engine.limits.max_request_bytes
         self.handlers: dict[str, Handle] = {
             one.name: getattr(groups.get(one.group, handlers), one.name) for one in OPERATIONS
         }
@@ -94,7 +97,7 @@ class NativeApi:
 
     def checked(self, operation: str, request: Any) -> Any:
         """The request struct, checked as if it had come by HTTP. Raises DuelineError."""
-        return checked(operation, request, self._engine.limits.max_request_bytes)
+        return checked(operation, request, self._max_request_bytes)
 
     def send_now(self, store: SendNow, namespace: str | None, topic: str, job: NewJob) -> Sent | Reply | None:
         """Send through `store` from a thread without an event loop. A Reply: the send was refused. None: the job was

@@ -34,7 +34,7 @@ from ...rights import EVERYTHING, Grant
 from ..http import Request
 
 DEFAULT_NAMESPACE = "default"
-NAME = re.compile(r"[A-Za-z0-9._:-]{1,128}", re.ASCII)
+_NAME = re.compile(r"[A-Za-z0-9._:-]{1,128}", re.ASCII)
 NOT_A_NAME = "must be 1 to 128 of A-Z a-z 0-9 . _ : -"
 _WHOLE = re.compile(r"-?\d{1,18}", re.ASCII)
 _PLACE = re.compile(r" - at (?:key in )?`\$\.?([^`]*)`\Z")
@@ -77,9 +77,16 @@ def plain_namespace(name: str) -> str:
 @lru_cache(4096)
 def plain_name(name: str, field: str) -> str:
     """Check the name of a namespace, or of a topic that a native call may create. Returns it."""
-    if NAME.fullmatch(name) is None:
+    if not is_name(name):
         raise InvalidField(NOT_A_NAME, field)
     return name
+
+
+def is_name(text: str) -> bool:
+    """Whether it is a name or an id that a native call may create (NOT_A_NAME says which)."""
+    if text.isalnum() and text.isascii() and len(text) <= 128:
+        return True  # fast path for generated ids
+    return _NAME.fullmatch(text) is not None
 
 
 def reader(operation: Operation) -> Read:
@@ -139,9 +146,9 @@ def query_string(request: Request, kind: Any) -> Any:
 
 def _query_value(name: str, text: str) -> Any:
     """A query value as the JSON value it stands for. A value that does not fit stays a text and is refused later."""
-    if name in ("limit", "count", "due_after_ms", "due_before_ms", "since_ms") and _WHOLE.fullmatch(text):
+    if name in ("limit", "count", "hours", "due_after_ms", "due_before_ms", "since_ms") and _WHOLE.fullmatch(text):
         return int(text)
-    if name == "bands_ms":
+    if name in ("bands_ms", "edges_ms"):
         return [int(one) if _WHOLE.fullmatch(one) else one for one in text.split(",")]
     if name == "body":
         return {"1": True, "true": True, "0": False, "false": False}.get(text, text)

@@ -6,7 +6,7 @@
 --        blob     the ids
 -- RETURN status now note extra numbers (per job: id size, code, due, version)   blob (ids)
 -- BOUND  O(n log N), n <= 500
-local FIELDS = {}
+local FIELDS = { 'ep' }
 -- include time
 -- include head
 -- include tools
@@ -20,6 +20,7 @@ local FIELDS = {}
 if again then
   return earlier_reply()
 end
+-- include lost
 local N, ids, at = cmsgpack.unpack(ARGV[5]), {}, 1
 local what, limit, delay, max = N[1], N[2], N[3], N[4]
 for i = 5, #N do

@@ -7,7 +7,7 @@
 --        blob     all ids, then per job: body, headers, tags, policy
 -- RETURN status now note extra numbers (per job: code, due, version)   blob
 -- BOUND  O(n log N), n <= 500
-local FIELDS = { 'pn' }
+local FIELDS = { 'pn', 'ep' }
 -- include time
 -- include head
 -- include tools
@@ -22,6 +22,7 @@ local FIELDS = { 'pn' }
 if again then
   return earlier_reply()
 end
+-- include lost
 local WIDTH = 12
 local ids, _, N, at = refs(WIDTH)
 if not known and not topic then

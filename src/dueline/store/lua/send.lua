@@ -15,7 +15,7 @@
 --        status 3: the partition has other data than the caller knows (lib/epoch): its last number instead of note, its
 --        epoch instead of numbers, the number that it lost instead of blob; nothing was done
 --        status 2: the partition has another policy, its version instead of note; nothing was done
---        code MOVED: the partition is closed and does not hold the id; version is its policy version
+--        code MOVED: the partition is closed and does not hold the id; version is that of lib/closed
 -- BOUND  O(n log N), n <= 500 jobs and 1 MiB
 local N = cmsgpack.unpack(ARGV[5])
 local texts, at = {}, 1
@@ -45,7 +45,11 @@ end
 -- The usual case: new jobs whose times are all that needs an index entry, on an open partition with the data and the policy
 -- that the caller knows. Tables have their size from the beginning, because growing costs more than filling them.
 local agrees = V[7] == sub(ARGV[2], 25) and tonumber(V[2] or -1) >= highest and (V[8] and tonumber(V[8]) <= N[1] or not V[8] and N[1] == 0)
-if fresh and agrees and not again and not V[9] then
+local is_open = not V[9]
+if topic then -- as in lib/closed
+  is_open = not tonumber(call('HGET', j, ''))
+end
+if fresh and agrees and is_open and not again then
   local seq, first, soonest, ends_at = V[2] + 0, LAST, nil, nil
   local h, z = { unpack(N, 1, 2 * n) }, { unpack(N, 1, 2 * n) }
   local before, due, text -- jobs sent together often have the same time
@@ -103,20 +107,36 @@ end
 if again then
   return earlier_reply()
 end
+-- include closed
+-- include codes
+local results = {}
+
+-- A closed partition takes no new id.
+local function moved()
+  put(results, MOVED, 0)
+  put(results, 0, closed)
+end
+
+if fresh and topic and closed and not known then -- the topic is new here, so it does not become known
+  for _ = 1, n do
+    moved()
+  end
+  return reply(0, 0, 0, cmsgpack.pack(results), '')
+end
 -- include epoch
-if M.pv and tonumber(M.pv) > N[1] or not M.pv and N[1] > 0 then -- a newer policy, or the topic was deleted
+-- A newer policy, or the topic was deleted. Where a namespace has closed it, a partition need not know the policy.
+if M.pv and tonumber(M.pv) > N[1] or not M.pv and N[1] > 0 and not (topic and closed) then
   return reply(2, tonumber(M.pv or 0), 0, '', '')
 end
 
 open_partition()
--- include codes
 -- include record
 -- include judge
 -- include items
 -- include ends
 -- include elsewhere
 -- include fence
-local rests, results = {}, {}
+local rests = {}
 for i = 1, n do
   local size = N[base + i * 7 - 5]
   rests[i] = string.sub(blob, at, at + size - 1)
@@ -153,12 +173,6 @@ local function store(i, code)
   put(results, code, due <= now and 2 or 1)
   put(results, due, seq)
   return record
-end
-
--- A closed partition takes no new id (engine/expansion.py).
-local function moved()
-  put(results, MOVED, 0)
-  put(results, 0, tonumber(M.pv or 0))
 end
 
 local names = {}
@@ -218,7 +232,7 @@ local function replace(i)
 end
 
 local function create(i)
-  if M.xc then
+  if closed then
     moved()
   else
     store_tagged(i, CREATED)
@@ -243,7 +257,12 @@ for i = 1, n do
       if old.state ~= 'E' and (old.state == nil or rule_of(old, rules) == 2) then
         leave_other(old)
         collect('dr', old.id)
-        store_tagged(i, old.state and REPLACED or CREATED)
+        if closed and (old.state == nil or old.state == 'D' or old.state == 'C') then
+          collect('dj', old.id)
+          moved()
+        else
+          store_tagged(i, old.state and REPLACED or CREATED)
+        end
       else
         put(results, ELSEWHERE, STATE[old.state] or 0)
         put(results, #old.topic, 0)
@@ -260,7 +279,7 @@ for i = 1, n do
       local rule = rule_of(old, rules)
       if rule == 2 then
         forget(old)
-        if M.xc and (old.state == 'D' or old.state == 'C') then -- any other job is kept until its successor is stored
+        if closed and (old.state == 'D' or old.state == 'C') then -- any other job is kept until its successor is stored
           moved()
         else
           store_tagged(i, REPLACED)

@@ -213,7 +213,7 @@ class Calls:
                 if written:
                     raise UnknownOutcome(f"{tried} ({message}): the call may have been done. Retry with the same id.")
                 raise (Loading() if loading else StoreDown(f"{tried}: {message}"))
-            await asyncio.sleep(rest)
+            await self.link.rest(rest)
             pause = min(pause * 2, 0.5)
 
     async def change(

@@ -38,6 +38,7 @@ OPERATIONS = (
     "epochs",
     "held",
     "fence",
+    "charts",
 )
 _INCLUDE = re.compile(r"^-- include (\w+)$", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)

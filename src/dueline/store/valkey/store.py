@@ -48,6 +48,7 @@ from . import appends, codec, requests
 from .audit_log import ValkeyAuditLog
 from .batching import Batcher, together
 from .calls import Calls, WrongStore
+from .charts import ValkeyCharts
 from .clock import StoreClock
 from .directory import ValkeyDirectory, announced_change
 from .epochs import accept_command
@@ -106,6 +107,7 @@ class ValkeyStore:
         self.directory = ValkeyDirectory(self._calls.directory, self._registered)
         self.pushes = ValkeyPushLog(self._calls.once, prefix, limits)
         self.audit = ValkeyAuditLog(self._calls.once, prefix, limits)
+        self.charts = ValkeyCharts(self._calls.once, prefix)
         self.tokens = ValkeyTokens(self._calls.tokens, partial(self._wakeups.watch, tokens_channel(prefix)))
         self.clock = self._calls.clock
         self._openings = Openings(self._calls)
@@ -127,8 +129,7 @@ class ValkeyStore:
     def events(self, events: Events | None) -> None:
         self._calls.events = events
 
-    def repeat_changes(self, every: int) -> None:
-        """Repeat each n-th change (tests)."""
+    def repeat_changes(self, every: int) -> None:  # each n-th change, for tests
         self._calls.repeat_every = every
 
     @property
@@ -343,7 +344,7 @@ class ValkeyStore:
         return await self._joined("edit", partition, 0, self._edit).call(items)
 
     async def _edit(self, partition: Partition, items: list[Edit], variant: int, slot: str) -> list[Outcome]:
-        _, _, n, _ = await self._calls.change("edit", partition, *requests.edits(items), slot)
+        n, _ = await self._openings.change("edit", partition, *requests.edits(items), slot)
         return [Outcome(codec.CODES[n[i]], n[i + 1], version=n[i + 2]) for i in range(0, len(n), 3)]
 
     async def read(self, partition: Partition, ids: Sequence[str], body: bool = True) -> list[Job | None]:
@@ -382,18 +383,16 @@ class ValkeyStore:
         _, n, blob = await self._calls.look("held", partition, codec.pack_numbers([limit]))
         return codec.decode_ids(n[1:], blob) if n[0] else None
 
-    async def stats(self, partition: Partition, bands_ms: Sequence[int] = ()) -> Stats:
-        now_ms, n, _ = await self._calls.look("stats", partition, codec.pack_numbers(list(bands_ms)))
-        return codec.decode_stats(n, now_ms, with_bands=bool(bands_ms))
+    async def stats(self, partition: Partition, edges_ms: Sequence[int] = (), from_now: bool = False) -> Stats:
+        now_ms, n, _ = await self._calls.look("stats", partition, requests.edges(edges_ms, from_now))
+        return codec.decode_stats(n, now_ms)
 
     async def _control(self, partition: Partition, *numbers: float, epoch: str = "") -> tuple[bool, str]:
         n, found = await self._changed("control", partition, codec.pack_numbers(list(numbers)), epoch.encode())
         return bool(n[0]), found.decode()
 
     async def control(self, partition: Partition, control: Control) -> None:
-        closed = None if control.closed is None else int(control.closed)
-        values = (control.pause_until_ms, control.max_in_flight, control.policy_version, control.rate_per_s, closed)
-        await self._control(partition, 1, *(-1 if value is None else value for value in values))
+        await self._control(partition, *requests.control(partition, control))
 
     async def agenda_noted(self, partition: Partition, at_ms: int) -> None:
         await self._control(partition, 2, at_ms)
@@ -424,7 +423,8 @@ class ValkeyStore:
         parts = [ids[i : i + 500] for i in range(0, len(ids), 500)] if ids is not None else [[]]
         for part in parts:
             encoded = requests.dead(what, part, 0 if ids is not None else min(limit, 500), delay, most)
-            results += requests.dead_outcomes(*await self._changed("dead", partition, *encoded))
+            async with self._alone("dead", partition):
+                results += requests.dead_outcomes(*await self._openings.change("dead", partition, *encoded))
         return results
 
     async def revive(self, partition: Partition, revive: Revive) -> list[tuple[str, Outcome]]:

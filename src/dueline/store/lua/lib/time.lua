@@ -1,6 +1,6 @@
 -- time: read the clock once per call, and compare it with the time that the caller expects. ARGV[2] is empty, or
--- expected now, tolerance (0 = anything goes), and for sends the data that the caller expects (lib/epoch): the highest
--- send number, all three as doubles, then the epoch.
+-- expected now, tolerance (0 = anything goes), and for changes that take a send number the data that the caller expects
+-- (lib/epoch, lib/lost): the highest send number, all three as doubles, then the epoch.
 local LAST = 253402300799999
 local now, start -- rounded down, to judge what has passed; rounded up, for times that begin now
 if ARGV[1] ~= '' then

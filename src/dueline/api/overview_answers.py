@@ -1,0 +1,56 @@
+"""The answers that show what happens: forecast, charts. No I/O."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class TopicForecast(msgspec.Struct, frozen=True):
+    """One topic's share of a forecast."""
+
+    topic: str
+    counts: tuple[int, ...]
+
+
+class Forecast(msgspec.Struct, frozen=True):
+    """How many scheduled jobs fall due from each of `edges_ms` on and before the next one. `paused`: those that fall
+    due while their topic is paused; `counts`: all others. `later`: all from the last edge on. `retries`: always null,
+    because the store does not keep retry waits apart; `counts` includes them. `topics`: the largest ones, at most 8.
+
+    The forecast of all topics is kept for a while: it was counted at `at_ms`, for `edges_ms`, which may be a little
+    earlier than those of the request. `complete` false: only the first `topics_counted` topics were counted."""
+
+    at_ms: int
+    edges_ms: tuple[int, ...]
+    counts: tuple[int, ...]
+    retries: tuple[int, ...] | None
+    paused: tuple[int, ...]
+    later: int
+    topics: tuple[TopicForecast, ...]
+    topics_counted: int
+    complete: bool
+
+
+class Series(msgspec.Struct, frozen=True):
+    """One value per step. Null: not known. `sends`: jobs created, replaced and merged. `failures`: releases, leases
+    that expired, and deliveries that ended a job as exhausted or rejected. `dead`: jobs that died, of any reason.
+    `pending`: scheduled, ready and leased jobs at the end of the step. `late_p50_ms`, `late_p99_ms`: from due to
+    delivered, within the precision of the histogram's buckets."""
+
+    sends: tuple[int | None, ...]
+    deliveries: tuple[int | None, ...]
+    acks: tuple[int | None, ...]
+    failures: tuple[int | None, ...]
+    dead: tuple[int | None, ...]
+    pending: tuple[int | None, ...]
+    late_p50_ms: tuple[float | None, ...]
+    late_p99_ms: tuple[float | None, ...]
+
+
+class Charts(msgspec.Struct, frozen=True):
+    """What happened in a namespace, minute by minute: value i is for the minute that begins at from_ms + i * step_ms.
+    The last minute is not over. All servers of the store are counted."""
+
+    step_ms: int
+    from_ms: int
+    series: Series
