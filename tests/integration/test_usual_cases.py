@@ -45,3 +45,27 @@ async def check_tags_after_an_ack(url: str, patch: Patch | None, left: int) -> N
             assert raw.zcard(partition_keys("dueline", PARTITION).keys[8]) == left
     finally:
         await store.stop()
+
+
+def forgetful(name: str, source: str) -> str:
+    """An ack whose usual case leaves the end of the ttl on the agenda."""
+    known = "if exp > 0 or (max > 0"
+    assert name != "ack" or known in source
+    return source.replace(known, "if (max > 0") if name == "ack" else source
+
+
+@pytest.mark.parametrize(("patch", "left"), [(None, {b"t"}), (forgetful, {b"t", b"x"})], ids=["sound", "forgetful"])
+async def test_an_acked_job_leaves_only_its_retention_on_the_agenda(patch: Patch | None, left: set[bytes]) -> None:
+    with PrivateValkey() as valkey:
+        store = ValkeyStore(valkey.url, lua_patch=patch)
+        await store.start()
+        try:
+            rule, policy = OnConflict.REJECT, JobPolicy(None, 20, 60_000, 60_000)
+            await store.send(PARTITION, [SendItem("a", b"1", BodyKind.JSON, 0, None, policy, 90_000, rule, rule, 1)])
+            [job] = (await store.pull(PARTITION, Pull((Credit(1, None),), 30_000))).jobs
+            await store.ack(PARTITION, [Ref(job.id, job.lease)])
+            with redis.from_url(valkey.url) as raw:
+                entries = raw.zrange(partition_keys("dueline", PARTITION).keys[5], 0, -1)
+            assert {entry[:1] for entry in entries} == left
+        finally:
+            await store.stop()

@@ -102,7 +102,6 @@ MUTANTS = (
     ),
     Mutant("any token acks in the usual case", "life", "ack", " or sub(run, 36, 47) ~= token then", " then"),
     Mutant("a usual ack is never too late", "life", "ack", " or time <= now or", " or"),
-    Mutant("a usual ack leaves its agenda", "life", "ack", "if exp > 0 or (max", "if false and (max"),
     Mutant("a usual ack is not counted", "life", "ack", "(V[7] or 0) + n)", "(V[7] or 0) + 0)"),
     Mutant("a usual ack wakes nobody at the limit", "sleepers", "ack", " or (V[3] and tonumber(V[3]) > 0)", ""),
     # time
