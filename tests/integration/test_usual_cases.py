@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import redis
 
@@ -65,7 +67,7 @@ async def test_an_acked_job_leaves_only_its_retention_on_the_agenda(patch: Patch
             [job] = (await store.pull(PARTITION, Pull((Credit(1, None),), 30_000))).jobs
             await store.ack(PARTITION, [Ref(job.id, job.lease)])
             with redis.from_url(valkey.url) as raw:
-                entries = raw.zrange(partition_keys("dueline", PARTITION).keys[5], 0, -1)
+                entries: Any = raw.zrange(partition_keys("dueline", PARTITION).keys[5], 0, -1)
             assert {entry[:1] for entry in entries} == left
         finally:
             await store.stop()
