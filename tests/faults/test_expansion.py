@@ -165,9 +165,11 @@ def _last_number(store: PrivateValkey, topic: str, partition: int, namespace_ids
 
 def forgetful(name: str, source: str) -> str:
     """A closed partition that says MOVED also for ids that it holds."""
-    if name == "single_send":
-        return source.replace("held and ''", "false and ''").replace(" or redis.call('HEXISTS', r, id) == 1", "")
-    return source
+    if name != "send":
+        return source
+    held = "elseif not records[i] and not runs[i] then"
+    assert held in source
+    return source.replace(held, "elseif closed or (not records[i] and not runs[i]) then")
 
 
 @pytest.mark.parametrize(("patch", "is_sound"), [(None, True), (forgetful, False)])

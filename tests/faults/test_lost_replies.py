@@ -70,8 +70,8 @@ async def charted(kit: StoreKit, _: Any) -> Any:
 
 
 OPERATIONS: dict[str, tuple[str, Callable[[StoreKit], Awaitable[Any]], Act]] = {
-    "a single send": ("single_send", two_sent, lambda kit, _: kit.send("c", body=b"third", delay_ms=7)),
-    "a send": ("send", two_sent, lambda kit, _: kit.send("c", body=b"third", delay_ms=7, tags=("red",))),
+    "a usual send": ("send", two_sent, lambda kit, _: kit.send("c", body=b"third", delay_ms=7)),
+    "a send with a tag": ("send", two_sent, lambda kit, _: kit.send("c", body=b"third", delay_ms=7, tags=("red",))),
     "a send with replace": ("send", two_leased, lambda kit, _: kit.send("a", body=b"new", on_live=2)),
     "a pull": ("pull", two_sent, pulled),
     "an ack": ("ack", two_leased, lambda kit, tokens: kit.ack("a", tokens["a"])),

@@ -91,7 +91,7 @@ async def test_memories_of_processes_that_are_gone_are_forgotten(server: Private
 async def test_a_clock_that_jumped_counts_nothing(server: PrivateValkey) -> None:
     async with Desk(server.url) as desk:
         await desk.report(ok=False)
-        desk.store.clock.expectation = lambda: "1:1000"  # what a process expects of a store whose clock went on
+        desk.store.clock.expectation = lambda: (1, 1_000)  # what a process expects of a store whose clock went on
         desk.store.clock.observe = lambda now_ms, asked_ms: False
         with pytest.raises(ClockStep):
             await desk.report(ok=False)

@@ -36,7 +36,7 @@ from ..faults.kit import short_folder
 from ..kit.store import item
 from ..kit.valkey import PrivateValkey
 
-SINGLE_SEND = load_scripts()["single_send"].sha.encode()
+SINGLE_SEND = load_scripts()["send"].sha.encode()
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ def test_a_send_says_the_same_whichever_way_it_took(valkey: PrivateValkey, ways:
         assert queue.send("t", {"n": 1}).state == "ready"
 
 
-def test_what_is_not_usual_is_left_to_the_usual_way(valkey: PrivateValkey, ways: list[str]) -> None:
+def test_what_needs_more_than_a_time_is_left_to_the_usual_way(valkey: PrivateValkey, ways: list[str]) -> None:
     with SyncQueue(valkey.url, namespace="unusual") as queue:
         queue.send("t", 0, id="first")
         queue.send("t", 0, id="second")
@@ -94,10 +94,10 @@ def test_what_is_not_usual_is_left_to_the_usual_way(valkey: PrivateValkey, ways:
         assert queue.send("t", 1, tags=["red"]).result == "created"
         assert queue.send("t", 1, ttl="1h").result == "created"
         assert queue.send("t", 1, lease="77s").result == "created"  # a policy that the partition does not know yet
-        assert ways == ["left"] * 6
+        assert ways == ["stored"] * 3 + ["left"] * 2 + ["stored"]
         assert queue.send("t", 1, lease="77s").result == "created"
         assert queue.send("t", 1, merge="key", delay="1h").result == "created"
-        assert ways == ["left"] * 6 + ["stored"]
+        assert ways == ["stored"] * 3 + ["left"] * 2 + ["stored"] * 2
         assert queue.cancel("t", "second").result == "cancelled"
         with pytest.raises(DuelineApiError) as ended:
             queue.send("t", 5, id="second")  # its end is remembered

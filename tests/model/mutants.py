@@ -24,7 +24,6 @@ class Mutant(msgspec.Struct, frozen=True):
         return source.replace(self.old, self.new)
 
 
-REPEAT = "if memo and string.sub(memo, 1, 8) == nonce then"
 ATTEMPTS = "elseif job.policy.max > 0 and job.deliveries - job.uncounted >= job.policy.max then"
 
 EARLIER = (
@@ -38,7 +37,7 @@ MUTANTS = (
     Mutant("an edit wakes nobody", "sleepers", "edit", "deliverable_at(time)", ""),
     Mutant("a revive wakes nobody", "sleepers", "dead", "  deliverable_at(due)\n", ""),
     Mutant("a send wakes nobody", "sleepers", "send", "deliverable_at(due)", ""),
-    Mutant("a single send wakes nobody", "sleepers", "single_send", "redis.call('SPUBLISH', ARGV[7], '')", ""),
+    Mutant("a usual send wakes nobody", "sleepers", "send", "  if wake then\n", "  if false then\n"),
     Mutant("a freed place wakes nobody", "sleepers", "lib/write", "or (freed and limited)", ""),
     Mutant("cancel and replace free no place", "sleepers", "lib/ends", "freed = true", "freed = freed"),
     Mutant(
@@ -57,30 +56,54 @@ MUTANTS = (
         "for _, key in ipairs({ s }) do",
     ),
     # repeats
+    Mutant("a repeated pull leases again", "life", "pull", "again", "false"),
+    Mutant("a repeated send acts again", "life", "send", "again", "false"),
+    Mutant("a repeated ack acts again", "life", "ack", "again", "false"),
+    Mutant("a repeated call acts again", "life", "lib/head", "sub(V[1], 1, 8) == nonce", "false"),
+    # what the usual case leaves to the rest of its script
+    Mutant("a usual send does not see an end", "life", "send", " and not runs[i] and N[o - 4]", " and N[o - 4]"),
+    Mutant("a usual send replaces", "life", "send", "fresh and not records[i]", "fresh"),
+    Mutant("a usual send does not index a tag", "life", "send", " and N[o - 4] % 32 < 16", ""),
     Mutant(
-        "a repeated pull leases again",
+        "a usual send forgets the ttl",
+        "life",
+        "send",
+        "    if ttl > 0 then\n      local ends",
+        "    if false then\n      local ends",
+    ),
+    Mutant("a usual pull does not see an expired lease", "life", "pull", "if next_at <= now then", "if false then"),
+    Mutant("a usual pull does not see a pause", "life", "pull", " or (V[7] and tonumber(V[7]) > now)", ""),
+    Mutant("a usual pull does not see the in-flight limit", "life", "pull", "(V[3] and tonumber(V[3]) > 0)", "false"),
+    Mutant("a usual pull delivers an expired job", "life", "pull", "if exp > 0 and exp <= now then", "if false then"),
+    Mutant(
+        "a usual pull counts no delivery",
         "life",
         "pull",
-        "if M.memo and string.sub(M.memo, 1, 8) == nonce then",
+        "      deliveries = deliveries + 1\n",
+        "      deliveries = 1\n",
+    ),
+    Mutant(
+        "a usual pull is before the schedule in its next", "sleepers", "pull", "math.min(next_at, next_due)", "next_at"
+    ),
+    Mutant("a usual pull has no deadlines in its next", "sleepers", "pull", "          next_at = deadline\n", ""),
+    Mutant(
+        "a usual pull does not note its last attempt",
+        "life",
+        "pull",
+        "if max > 0 and deliveries - uncounted >= max then\n        agenda",
+        "if false then\n        agenda",
+    ),
+    Mutant(
+        "a usual pull closes no group",
+        "only groups",
+        "pull",
+        "if flags % 4 == 3 or flags % 128 > 63 then",
         "if false then",
     ),
-    Mutant("a repeated call acts again", "life", "lib/write", REPEAT, "if false then"),
-    Mutant(
-        "a repeated single send acts again",
-        "life",
-        "single_send",
-        "if V[1] and string.sub(V[1], 1, 8) == ARGV[4] then",
-        "if false then",
-    ),
-    # what a single send leaves to the other script
-    Mutant("a single send does not see an end", "life", "single_send", " or redis.call('HEXISTS', r, id) == 1", ""),
-    Mutant(
-        "a single send replaces",
-        "life",
-        "single_send",
-        "redis.call('HSETNX', j, id, record) == 0",
-        "redis.call('HSET', j, id, record) == 2",
-    ),
+    Mutant("any token acks in the usual case", "life", "ack", " or sub(run, 36, 47) ~= token then", " then"),
+    Mutant("a usual ack is never too late", "life", "ack", " or time <= now or", " or"),
+    Mutant("a usual ack is not counted", "life", "ack", "(V[7] or 0) + n)", "(V[7] or 0) + 0)"),
+    Mutant("a usual ack wakes nobody at the limit", "sleepers", "ack", " or (V[3] and tonumber(V[3]) > 0)", ""),
     # time
     Mutant(
         "retention counts from the clean-up",
@@ -115,7 +138,7 @@ MUTANTS = (
     Mutant(
         "order by id within a millisecond",
         "life",
-        "lib/head",
+        "lib/tools",
         "return struct.pack('>I5', seq_number) .. id",
         "return struct.pack('>I5', 0) .. id",
     ),
@@ -130,10 +153,8 @@ MUTANTS = (
         "if closed",
     ),
     # closed partitions
-    Mutant("a closed partition takes a single send", "life", "single_send", "if closed then", "if false then"),
-    Mutant(
-        "a closed partition takes new ids", "life", "send", "    if closed then\n      moved()", "    if false then"
-    ),
+    Mutant("a closed partition takes a usual send", "life", "send", "agrees and is_open", "agrees"),
+    Mutant("a closed partition takes new ids", "life", "send", "  if closed then\n    moved()", "  if false then"),
     Mutant(
         "a namespace does not close its partitions",
         "namespace_ids groups",
@@ -174,7 +195,7 @@ MUTANTS = (
         "a repeated append adds again",
         "only groups",
         "append",
-        "if again then\n  return again\nend",
+        "if again then\n  return earlier_reply()\nend",
         "",
     ),
     Mutant(

@@ -123,7 +123,10 @@ class Sender:
         result = store(topic.partition_of(id), item, version)
         if result is None or result.code is Code.MOVED:
             return None
-        return Sent(id, topic.name, RESULTS[result.code], result.state, result.due_at_ms, result.version)
+        result_name = RESULTS.get(result.code)
+        if result_name is None:
+            raise _refusal(result)
+        return Sent(id, topic.name, result_name, result.state, result.due_at_ms, result.version)
 
     async def send_many(
         self, namespace: str, name: str, commands: Sequence[Send], grant: Grant = EVERYTHING
@@ -287,9 +290,7 @@ class Sender:
         sent = topic.metrics.sent
         if result_name is None:
             sent["refused"] += 1
-            if result.code is Code.ELSEWHERE:
-                return IdExists(f'the id is used in the topic "{result.elsewhere}"', "id")
-            return refusal(result.code) or DuelineError()
+            return _refusal(result)
         sent[result_name] += 1
         if self.watch is not None:
             self.watch.stored(topic.namespace, topic.name, result.due_at_ms)
@@ -297,6 +298,13 @@ class Sender:
         if group is None:
             return Sent(id, topic.name, result_name, result.state, result.due_at_ms, result.version)
         return Sent(group, topic.name, result_name, result.state, result.due_at_ms, result.version, result.items_count)
+
+
+def _refusal(result: SendOutcome) -> DuelineError:
+    """The error of a send that stored nothing."""
+    if result.code is Code.ELSEWHERE:
+        return IdExists(f'the id is used in the topic "{result.elsewhere}"', "id")
+    return refusal(result.code) or DuelineError()
 
 
 def _old_partition(topic: Topic, command: Send, item: SendItem) -> Partition | None:

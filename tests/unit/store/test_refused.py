@@ -194,7 +194,7 @@ class Forgetful(Store):
         await turns(3)
         if not known:
             raise NoScriptError
-        return [0, 0, 0, 0, pack_numbers([]), b""]
+        return bytes(21) + b"\1" + pack_numbers([])  # lua/lib/reply.lua: all zero, and one byte of numbers
 
 
 async def test_of_many_calls_that_meet_a_store_without_scripts_one_brings_the_source(clock: Clock) -> None:

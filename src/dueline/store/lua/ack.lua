@@ -1,14 +1,106 @@
 #!lua flags=allow-oom
 -- ack: complete a job. With a token: the holder of its lease; without one: from any live state.
 -- KEYS   m j r s l a d g k
--- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
+-- ARGV   1 now_ms or ""   2 expected now (lib/time) or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
 --        numbers  per job: id size, token size (0 or 12)
 --        blob     per job: id, token
--- RETURN status now note extra numbers (per job: code)   blob
+-- RETURN status now note extra numbers (per job: code; none: all are acked)   blob           (lib/reply)
 -- BOUND  O(n log N), n <= 500
-local FIELDS = {}
+local FIELDS = { 'nD', 'p1' }
 -- include time
 -- include head
+local N, at = cmsgpack.unpack(ARGV[5]), 1
+local n = #N / 2
+local ids, tokens = { unpack(N, 1, n) }, { unpack(N, 1, n) } -- sized at once
+for i = 1, n do
+  local middle = at + N[2 * i - 1]
+  local behind = middle + N[2 * i]
+  ids[i], tokens[i] = sub(blob, at, middle - 1), sub(blob, middle, behind - 1)
+  at = behind
+end
+
+-- The usual case: running leases with these tokens, of jobs without tags, progress or a policy of their own, which all leave
+-- a tombstone or all nothing, on a partition without an in-flight limit. `break`: another case, and nothing was written.
+repeat
+  if again or not V[2] or (V[3] and tonumber(V[3]) > 0) then
+    break
+  end
+  local records, runs = call('HMGET', j, unpack(ids)), call('HMGET', r, unpack(ids))
+  local ended, agenda, done, kept, soonest, gone = { unpack(N) }, { unpack(N) }, 0, 0, LAST, nil
+  local policy, max, ends, text = -1, nil, nil, nil -- of the last job; the next one often has the same
+  for i = 1, n do
+    local id, record, run, token = ids[i], records[i], runs[i], tokens[i]
+    if not record or not run or #record < 25 or sub(run, 36, 47) ~= token then
+      break
+    end
+    local flags, number = string.byte(record, 1, 2)
+    local phase, reason, deliveries, uncounted, given, time, due, exp = read('>BBI4I4BI6I6I6', run)
+    if phase ~= 76 or reason > 127 or time <= now or flags % 4 == 3 or flags % 32 > 15 or flags % 128 > 63 then
+      break
+    end
+    local head = 25
+    if flags > 127 then -- the record names its topic
+      head = 27 + #(topic or '')
+      if sub(record, 26, head) ~= pack('>I2', head - 27) .. (topic or '') then
+        break
+      end
+    end
+    if number ~= policy then
+      local stored = number == 1 and V[8] or call('HGET', m, 'p' .. number)
+      if not stored or #stored < 30 then
+        break
+      end
+      local _, retain, bits
+      _, max, retain, _, bits = read('>I4I4I6I6B', stored)
+      policy = number
+      if bits % 2 == 1 and retain > 0 then
+        break -- the body is kept
+      end
+      ends = retain > 0 and math.min(start + retain, LAST)
+      text = ends and string.format('%d', ends)
+    end
+    if ends then
+      kept = kept + 1
+      ended[2 * i - 1] = id
+      ended[2 * i] = pack('>BBI4I4BI6I6I6I6c0c0c0', 100, 0, deliveries, uncounted, given, ends, due, exp, start, token, sub(record, 1, head), sub(run, 48))
+      agenda[2 * i - 1], agenda[2 * i] = text, 't' .. id
+      if ends < soonest then
+        soonest = ends
+      end
+    end
+    if exp > 0 or (max > 0 and deliveries - uncounted >= max) then
+      gone = gone or {}
+      gone[#gone + 1] = 'e' .. id
+      gone[#gone + 1] = 'x' .. id
+    end
+    records[i] = sub(record, 3, 7) .. id -- its lease
+    done = i
+  end
+  if done < n or (kept > 0 and kept < n) then
+    break
+  end
+  call('HDEL', j, unpack(ids))
+  call('ZREM', l, unpack(records))
+  if gone then
+    call('ZREM', a, unpack(gone))
+  end
+  local note, memo = 0, pack('>c0I6I4c0', nonce, now, 1, '\144') -- no numbers
+  if kept > 0 then
+    call('HSET', r, unpack(ended))
+    call('ZADD', a, unpack(agenda))
+    call('HSET', m, 'nD', string.format('%d', (V[7] or 0) + n), 'c:' .. caller, memo)
+    local hint = tonumber(V[5] or 0)
+    soonest = math.min(math.ceil(soonest / 10000) * 10000, LAST)
+    note = (hint <= now or soonest < hint) and soonest or 0
+  else
+    call('HDEL', r, unpack(ids))
+    call('HSET', m, 'c:' .. caller, memo)
+  end
+  return pack(REPLY, 0, V[6] and 0 or 1, now, note, 1) .. '\144'
+until true
+
+-- include tools
+-- include reply
 -- include write
 -- include record
 -- include judge
@@ -16,11 +108,9 @@ local FIELDS = {}
 -- include ends
 -- include codes
 -- include refs
-local again = earlier_reply()
 if again then
-  return again
+  return earlier_reply()
 end
-local ids, tokens = refs(2)
 if not known and not topic then
   return none_found(#ids, 1)
 end

@@ -1,7 +1,7 @@
 #!lua
 -- append: merging sends; each adds an item to the open group of its key, or opens one (engine/store.py, Merge).
 -- KEYS   m j r s l a d g k
--- ARGV   1 now_ms or ""   2 expected:tolerance:epoch:highest   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
+-- ARGV   1 now_ms or ""   2 expected now (lib/time)   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
 --        numbers  policy_version, count of policies, their sizes, count of items, then per item:
 --                 id size, rest size, key size, item id size, body size, flags, policy index, when (delay, or -at), ttl,
 --                 quiet (-1 none), max wait (-1 none), max items (+ 32768: waits when full), max bytes, update (0 once, 1 always)
@@ -14,15 +14,16 @@
 -- BOUND  O(n log N), n <= 500 items and 1 MiB; opening a group checks 100 of its key and moves at most 1,000 items
 local N = cmsgpack.unpack(ARGV[5])
 local texts, at = {}, 1
-local FIELDS = { 'pv', 'pn', 'xc' }
+local FIELDS = { 'ep', 'pv', 'xc', 'pn' }
 for i = 1, N[2] do
   texts[i] = string.sub(ARGV[6], at, at + N[2 + i] - 1)
-  FIELDS[3 + i] = 'q' .. texts[i]
+  FIELDS[4 + i] = 'q' .. texts[i]
   at = at + N[2 + i]
 end
-FIELDS[#FIELDS + 1] = 'ep'
 -- include time
 -- include head
+-- include tools
+-- include reply
 -- include write
 -- include record
 -- include judge
@@ -31,9 +32,8 @@ FIELDS[#FIELDS + 1] = 'ep'
 -- include codes
 -- include elsewhere
 -- include merge
-local again = earlier_reply()
 if again then
-  return again
+  return earlier_reply()
 end
 -- include closed
 if topic and closed and not known then -- as in send.lua
@@ -43,11 +43,11 @@ if topic and closed and not known then -- as in send.lua
       put(answers, number)
     end
   end
-  return { 0, now, 0, 0, cmsgpack.pack(answers), '' }
+  return reply(0, 0, 0, cmsgpack.pack(answers), '')
 end
 -- include epoch
 if M.pv and tonumber(M.pv) > N[1] or not M.pv and N[1] > 0 and not (topic and closed) then -- as in send.lua
-  return { 2, now, 0, tonumber(M.pv or 0), '', '' }
+  return reply(2, tonumber(M.pv or 0), 0, '', '')
 end
 
 open_partition()

@@ -21,6 +21,7 @@ local function int(n)
 end
 
 -- include time
+-- include reply
 
 local found = redis.call('HMGET', state, 'n', 'k', 'hc', 'c:' .. caller)
 local number, kept, memo = tonumber(found[1] or 0), tonumber(found[2] or 0), found[4]
@@ -62,10 +63,10 @@ if N[1] == 2 then
       break
     end
   end
-  return { 0, now, 0, 0, cmsgpack.pack(sizes), table.concat(pieces) }
+  return reply(0, 0, 0, cmsgpack.pack(sizes), table.concat(pieces))
 end
 
-local done = { 0, now, 0, 0, cmsgpack.pack({ 0 }), '' }
+local done = reply(0, 0, 0, cmsgpack.pack({ 0 }), '')
 if memo and string.sub(memo, 1, 8) == nonce then
   return done
 end

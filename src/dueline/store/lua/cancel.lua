@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- cancel: cancel jobs in any live state; a current lease ends. `forget` leaves no tombstone and removes ended jobs too.
 -- KEYS   m j r s l a d g k
--- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
+-- ARGV   1 now_ms or ""   2 expected now (lib/time) or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
 --        numbers  per job: id size, token size (0), what (1 forget, 2 spare a leased one, 4 an overdue one)
 --        blob     the ids
 -- RETURN status now note extra numbers (per job: code)   blob
@@ -9,6 +9,8 @@
 local FIELDS = {}
 -- include time
 -- include head
+-- include tools
+-- include reply
 -- include write
 -- include record
 -- include judge
@@ -16,9 +18,8 @@ local FIELDS = {}
 -- include ends
 -- include codes
 -- include refs
-local again = earlier_reply()
 if again then
-  return again
+  return earlier_reply()
 end
 local ids, _, N = refs(3)
 if not known and not topic then

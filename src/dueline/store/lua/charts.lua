@@ -21,6 +21,7 @@ local function int(n)
 end
 
 -- include time
+-- include reply
 
 local minute_now, at = math.floor(now / 60000), 1
 local function take(size)
@@ -55,12 +56,12 @@ if N[1] == 3 then
       rows[#rows + 1] = row
     end
   end
-  return { 0, now, 0, 0, cmsgpack.pack(sizes), table.concat(rows) }
+  return reply(0, 0, 0, cmsgpack.pack(sizes), table.concat(rows))
 end
 
 local memo = redis.call('HGET', state, 'c:' .. caller)
 if memo and string.sub(memo, 1, 8) == nonce then
-  return { 0, now, 0, 0, string.sub(memo, 15), '' }
+  return reply(0, 0, 0, string.sub(memo, 15), '')
 end
 
 -- Whether the namespace has a place; a new one takes that of a namespace that recorded nothing for a day.
@@ -129,4 +130,4 @@ if redis.call('HLEN', state) > 128 then
   end
   redis.call('HSET', state, 'hc', scan[1])
 end
-return { 0, now, 0, 0, packed, '' }
+return reply(0, 0, 0, packed, '')

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- clean: record what is already true: expired jobs, expired leases of last attempts, ended retention. Safe to repeat.
 -- KEYS   m j r s l a d g k
--- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 ""   7 channel   8 permanent
+-- ARGV   1 now_ms or ""   2 expected now (lib/time) or ""   3 caller   4 nonce   5 numbers   6 ""   7 channel   8 permanent
 --        numbers  limit
 -- RETURN status now 0 0 numbers (expired, exhausted, purged, dead trimmed, next or -1, more)
 --        blob (per job that is dead from now on: reason:1, sized id; only in the first answer)
@@ -9,13 +9,15 @@
 local FIELDS = { 'hc' }
 -- include time
 -- include head
+-- include tools
+-- include reply
 -- include write
 -- include record
 -- include judge
 -- include items
 -- include ends
 if not known then
-  return { 0, now, 0, 0, cmsgpack.pack({ 0, 0, 0, 0, -1, 0 }), '' }
+  return reply(0, 0, 0, cmsgpack.pack({ 0, 0, 0, 0, -1, 0 }), '')
 end
 
 -- What this step did, and what remains. Stores the time of the directory's next hint in the partition.
@@ -30,12 +32,11 @@ local function answer(numbers, deaths)
   if numbers[5] > 0 or M.ag then
     redis.call('HSET', m, 'ag', int(math.max(numbers[5], 0)))
   end
-  return { 0, now, 0, 0, cmsgpack.pack(numbers), deaths or '' }
+  return reply(0, 0, 0, cmsgpack.pack(numbers), deaths or '')
 end
 
-local again = earlier_reply()
 if again then
-  return answer(cmsgpack.unpack(again[5]))
+  return answer(cmsgpack.unpack(earlier()))
 end
 local limit = cmsgpack.unpack(ARGV[5])[1]
 local entries = redis.call('ZRANGEBYSCORE', a, '-inf', int(now), 'LIMIT', 0, limit)

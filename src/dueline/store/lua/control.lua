@@ -2,7 +2,7 @@
 -- control: change a partition's copy of its topic's settings (pause, limits, policy version, closed), its listed flag and its
 --          known hint; open it with an epoch; or retire it.
 -- KEYS   m j r s l a d g k
--- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
+-- ARGV   1 now_ms or ""   2 expected now (lib/time) or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
 --        numbers  what (1 set, 2 agenda noted, 3 listed, 4 retire, 5 open, 6 close for all topics), then
 --                 1: pause until (-1 leave, 0 resume), max in flight (-1 leave), policy version (-1 leave),
 --                    deliveries a second (-1 leave, 0 no limit), closed (-1 leave, 0, 1)   2: time
@@ -10,9 +10,11 @@
 --        blob     4: the epoch that it must have   5: the new epoch, the one that it must have ("" = none)
 -- RETURN status now note extra numbers (1 = done) epoch (after 4 that only asks)
 -- BOUND  O(log N)
-local FIELDS = { 'pv', 'rt', 'rk', 'ra', 'ep', 'xc', 'on' }
+local FIELDS = { 'pu', 'pv', 'rt', 'ep', 'xc', 'on' }
 -- include time
 -- include head
+-- include tools
+-- include reply
 -- include rate
 local N = cmsgpack.unpack(ARGV[5])
 if N[1] == 1 then
@@ -71,11 +73,11 @@ elseif N[1] == 4 then
   end
   needed = needed or (N[3] == 0 and M.ep and M.ep ~= blob) -- it was opened anew in the meantime
   if needed or N[3] == 1 then
-    return { 0, now, 0, 0, cmsgpack.pack({ needed and 0 or 1 }), M.ep or '' }
+    return reply(0, 0, 0, cmsgpack.pack({ needed and 0 or 1 }), M.ep or '')
   end
   if waited then -- the next send must wake the waiters, so only the topic is dropped
     redis.call('HDEL', m, 'pu', 'mif', 'pv', 'rt', 'rk', 'ra', 'reg', 'ep', 'xc')
-    return { 0, now, 0, 0, cmsgpack.pack({ 1 }), '' }
+    return reply(0, 0, 0, cmsgpack.pack({ 1 }), '')
   end
   -- Deleted last and at once, so that no key is used after its deletion.
   if topic then
@@ -91,11 +93,11 @@ elseif N[1] == 5 then
   local wanted, before = string.sub(blob, 1, N[2]), string.sub(blob, N[2] + 1)
   if M.ep ~= wanted then
     if (M.ep or '') ~= before then
-      return { 0, now, 0, 0, cmsgpack.pack({ 0 }), '' }
+      return reply(0, 0, 0, cmsgpack.pack({ 0 }), '')
     end
     open_partition()
     put(set, 'ep', wanted)
     redis.call('HSET', m, unpack(set))
   end
 end
-return { 0, now, 0, 0, cmsgpack.pack({ 1 }), '' }
+return reply(0, 0, 0, cmsgpack.pack({ 1 }), '')

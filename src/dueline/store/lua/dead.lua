@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- dead: revive dead jobs or purge ended ones, by id or the oldest dead ones.
 -- KEYS   m j r s l a d g k
--- ARGV   1 now_ms or ""   2 expected:tolerance[:epoch:highest] or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
+-- ARGV   1 now_ms or ""   2 expected now (lib/time) or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
 --        numbers  what (1 revive, 2 purge), limit (0 = by ids), delay, max attempts (-1 leave, 0 no limit), then the sizes of the ids
 --        blob     the ids
 -- RETURN status now note extra numbers (per job: id size, code, due, version)   blob (ids)
@@ -9,15 +9,16 @@
 local FIELDS = { 'ep' }
 -- include time
 -- include head
+-- include tools
+-- include reply
 -- include write
 -- include record
 -- include judge
 -- include items
 -- include ends
 -- include codes
-local again = earlier_reply()
 if again then
-  return again
+  return earlier_reply()
 end
 -- include lost
 local N, ids, at = cmsgpack.unpack(ARGV[5]), {}, 1

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- extend: prolong a lease, never shorten it; renews an expired lease while its token is current.
 -- KEYS   m j r s l a d g k
--- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
+-- ARGV   1 now_ms or ""   2 expected now (lib/time) or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
 --        numbers  per job: id size, token size, lease_ms
 --        blob     per job: id, token
 -- RETURN status now note extra numbers (per job: code, deadline)   blob
@@ -9,14 +9,15 @@
 local FIELDS = {}
 -- include time
 -- include head
+-- include tools
+-- include reply
 -- include write
 -- include record
 -- include judge
 -- include codes
 -- include refs
-local again = earlier_reply()
 if again then
-  return again
+  return earlier_reply()
 end
 local ids, tokens, N = refs(3)
 if not known and not topic then

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- fence: write the fences of schedules, or read a page of them.
 -- KEYS   m j r s l a d g k
--- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
+-- ARGV   1 now_ms or ""   2 expected now (lib/time) or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
 --        numbers  what (1 write, 2 read), then for 1 per fence: schedule size, version, at, gone (0/1)
 --        blob     1: the schedules   2: the cursor
 -- RETURN status now note extra numbers blob
@@ -11,12 +11,13 @@
 local FIELDS = {}
 -- include time
 -- include head
+-- include tools
+-- include reply
 -- include write
 -- include codes
 -- include fence
-local again = earlier_reply()
 if again then
-  return again
+  return earlier_reply()
 end
 local N, results, at = cmsgpack.unpack(ARGV[5]), {}, 1
 if N[1] == 1 then
@@ -41,4 +42,4 @@ for i = 1, #page[2], 2 do
   put(results, last, gone > 0 and 1 or 0)
   put(pieces, schedule)
 end
-return { 0, now, 0, 0, cmsgpack.pack(results), cursor .. table.concat(pieces) }
+return reply(0, 0, 0, cmsgpack.pack(results), cursor .. table.concat(pieces))

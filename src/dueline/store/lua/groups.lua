@@ -10,6 +10,8 @@
 local FIELDS = {}
 -- include time
 -- include head
+-- include tools
+-- include reply
 -- include record
 -- include judge
 -- include items
@@ -53,4 +55,4 @@ while not place do
   end
 end
 table.insert(numbers, 1, #place)
-return { 0, now, 0, 0, cmsgpack.pack(numbers), place .. table.concat(pieces) }
+return reply(0, 0, 0, cmsgpack.pack(numbers), place .. table.concat(pieces))

@@ -9,9 +9,11 @@
 local FIELDS = {}
 -- include time
 -- include head
+-- include tools
+-- include reply
 local limit, numbers, ids = cmsgpack.unpack(ARGV[5])[1], { 1 }, {}
 if redis.call('HLEN', j) + redis.call('HLEN', r) > limit then
-  return { 0, now, 0, 0, cmsgpack.pack({ 0 }), '' }
+  return reply(0, 0, 0, cmsgpack.pack({ 0 }), '')
 end
 local named = { [''] = true } -- the permanent entry is no id
 for _, key in ipairs({ j, r }) do
@@ -23,4 +25,4 @@ for _, key in ipairs({ j, r }) do
     end
   end
 end
-return { 0, now, 0, 0, cmsgpack.pack(numbers), table.concat(ids) }
+return reply(0, 0, 0, cmsgpack.pack(numbers), table.concat(ids))

@@ -9,6 +9,8 @@
 local FIELDS = {}
 -- include time
 -- include head
+-- include tools
+-- include reply
 -- include record
 -- include judge
 -- include items
@@ -130,4 +132,4 @@ while index <= #walk and not place do
 end
 place = place or ''
 table.insert(numbers, 1, #place)
-return { 0, now, 0, 0, cmsgpack.pack(numbers), place .. table.concat(pieces) }
+return reply(0, 0, 0, cmsgpack.pack(numbers), place .. table.concat(pieces))

@@ -1,19 +1,179 @@
 #!lua flags=allow-oom
 -- pull: lease the earliest deliverable jobs to the waiters of one process, in their order.
 -- KEYS   m j r s l a d g k
--- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent   9 process
+-- ARGV   1 now_ms or ""   2 expected now (lib/time) or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent   9 process
 --        numbers  default lease, wait_ms, max bytes, then per waiter: max, lease_ms (0 = the job's own)
 --        blob     token base (8 bytes)
--- RETURN status now note extra (1 unlisted, 2 off duty)   numbers   blob
---        numbers  next (-1 = none), more (0/1), expired leases taken, expired, exhausted, policy version, then per job:
---                 id size, record size, deliveries, uncounted, deadline, due, since when it could be delivered, max, number in the token,
---                 expires (0 = never)
---        blob     per job: id, record (of a group with its items, lib/items); per job that is dead from now on:
---                 reason:1, sized id (only in the first answer)
+-- RETURN status now note extra (1 unlisted, 2 off duty)   numbers   blob           (lib/reply)
+--        numbers  next (-1 = none), more (0/1), expired leases taken, expired, exhausted, policy version, count of jobs
+--        blob     per job: id size:2 record size:4 deliveries:4 uncounted:4 max:4 number in the token:4, then as doubles
+--                 deadline, due, since when it could be delivered, expires (0 = never); then the ids; then the records (of a
+--                 group with its items, lib/items); per job that is dead from now on: reason:1, sized id (only in the first
+--                 answer)
 -- BOUND  max + 100 entries inspected, 1 MiB of records and items; 1,000 items per group
-local FIELDS = { 'dp', 'du', 'rt', 'rk', 'ra', 'pv' }
+local FIELDS = { 'pu', 'dp', 'du', 'rt', 'pv', 'p1' }
 -- include time
 -- include head
+local N, base, me = cmsgpack.unpack(ARGV[5]), blob, ARGV[9]
+local default_lease, wait, max_bytes, want = N[1], N[2], N[3], 0
+for i = 4, #N, 2 do
+  want = want + N[i]
+end
+local JOB = '>I2I4I4I4I4I4dddd'
+
+-- The usual case: no pause, no limits, no expired leases; due jobs that can be delivered, with policies that the partition knows.
+-- `break`: another case, and nothing was written.
+repeat
+  if again or not V[2] or want > 1000 or (V[3] and tonumber(V[3]) > 0) or (V[7] and tonumber(V[7]) > now) or (V[10] and tonumber(V[10]) > 0) then
+    break
+  end
+  local next_at = call('ZRANGE', l, 0, 0, 'WITHSCORES')[2]
+  next_at = next_at and tonumber(next_at) or LAST + 1
+  if next_at <= now then
+    break
+  end
+  local entries = call('ZRANGE', s, 0, want, 'WITHSCORES') -- and one more, to see when it is due
+  local ids, n, next_due = { unpack(entries, 1, want) }, 0, LAST + 1
+  for i = 1, #entries, 2 do
+    local time = tonumber(entries[i + 1])
+    if time > now or n == want then
+      next_due = time
+      break
+    end
+    n = n + 1
+    ids[n], entries[i + 1] = sub(entries[i], 6), time
+  end
+  local heads, names, records, more, soonest, agenda = '', '', {}, 0, nil, nil
+  if n > 0 then
+    records = call('HMGET', j, unpack(ids, 1, n))
+    local runs, started = call('HMGET', r, unpack(ids, 1, n)), { unpack(entries, 1, 2 * n) }
+    local policy, own_lease, max, lease, deadline, text = -1, nil, nil, -1, nil, nil -- of the last job; the next one often has the same
+    local credit, left, bytes, taken, sizes, alike = 4, N[4], 0, 0, '', 0
+    for i = 1, n do
+      local id, record, run, entry, time = ids[i], records[i], runs[i], entries[2 * i - 1], entries[2 * i]
+      if not record or #record < 25 or sub(record, 3, 7) .. id ~= entry then
+        break
+      end
+      local flags, number = string.byte(record, 1, 2)
+      if flags % 4 == 3 or flags % 128 > 63 then
+        break -- a merge group; a policy of its own
+      end
+      local reason, deliveries, uncounted, given, due, exp, rest, at = 0, 0, 0, 0, time, 0, '', 26
+      if flags > 127 then -- the record names its topic
+        at = 28 + #(topic or '')
+        if sub(record, 26, at - 1) ~= pack('>I2', at - 28) .. (topic or '') then
+          break
+        end
+      end
+      if run then
+        local phase, waits_until
+        phase, reason, deliveries, uncounted, given, waits_until, due, exp = read('>BBI4I4BI6I6I6', run)
+        if phase ~= 87 or waits_until ~= time then -- W
+          break
+        end
+        rest = sub(run, 48) -- progress, last error
+      elseif flags % 8 > 3 then
+        if #record < at + 5 then
+          break
+        end
+        exp = time + read('>I6', record, at)
+      end
+      if exp > 0 and exp <= now then
+        break
+      end
+      if number ~= policy then
+        local stored = number == 1 and V[12] or call('HGET', m, 'p' .. number)
+        if not stored or #stored < 30 then
+          break
+        end
+        policy, own_lease, max = number, read('>I4I4', stored)
+      end
+      if i > 1 and bytes + #record > max_bytes then
+        more, next_due, n = 1, time, taken
+        break
+      end
+      bytes = bytes + #record
+      while left == 0 do
+        credit = credit + 2
+        left = N[credit]
+      end
+      left = left - 1
+      local wanted = N[credit + 1]
+      if wanted == 0 then
+        wanted = own_lease > 0 and own_lease or default_lease
+      end
+      if wanted ~= lease then
+        lease, deadline = wanted, math.min(start + wanted, LAST)
+        text = string.format('%d', deadline)
+        if deadline < next_at then
+          next_at = deadline
+        end
+      end
+      deliveries = deliveries + 1
+      started[2 * i - 1] = id
+      started[2 * i] = pack('>BBI4I4BI6I6I6I6c0I4c0', 76, reason, deliveries, uncounted, given, deadline, due, exp, start, base, taken, rest)
+      entries[2 * i - 1], entries[2 * i] = text, entry
+      runs[i] = pack(JOB, #id, #record, deliveries, uncounted, max, taken, deadline, due, time, exp)
+      if max > 0 and deliveries - uncounted >= max then
+        agenda, soonest = agenda or {}, math.min(soonest or LAST, deadline)
+        agenda[#agenda + 1] = text
+        agenda[#agenda + 1] = 'e' .. id
+      end
+      taken = i
+    end
+    if taken < n then
+      break
+    end
+    call('ZREMRANGEBYRANK', s, 0, n - 1)
+    call('HSET', r, unpack(started, 1, 2 * n))
+    call('ZADD', l, unpack(entries, 1, 2 * n))
+    if agenda then
+      call('ZADD', a, unpack(agenda))
+    end
+    heads, names = table.concat(runs, '', 1, n), table.concat(ids, '', 1, n)
+    -- A repeated call needs the ids: how many of which size, and the ids.
+    for i = 1, n do
+      alike = alike + 1
+      if i == n or #ids[i + 1] ~= #ids[i] then
+        sizes, alike = sizes .. pack('>I2I2', alike, #ids[i]), 0
+      end
+    end
+    set[1], set[2] = 'c:' .. caller, pack('>c0I6I4c0c0', nonce, now, #sizes, sizes, names)
+  end
+  next_at = math.min(next_at, next_due)
+  local extra, note = n > 0 and not V[6] and 1 or 0, 0 -- a pull that found nothing is no reason to register a topic
+  if wait > 0 then
+    if not V[4] or tonumber(V[4]) < now + wait then
+      set[#set + 1] = 'wu'
+      set[#set + 1] = string.format('%d', now + wait + 5000)
+      extra = V[6] and 0 or 1
+    end
+    if V[8] ~= me and V[9] and tonumber(V[9]) > now and n == 0 then
+      extra = extra + 2 -- off duty
+    else
+      local until_at = math.min((next_at <= LAST and next_at or now) + 1000, now + wait + 1000)
+      if V[8] ~= me or tonumber(V[9]) < until_at - 500 then
+        set[#set + 1] = 'dp'
+        set[#set + 1] = me
+        set[#set + 1] = 'du'
+        set[#set + 1] = string.format('%d', until_at)
+      end
+    end
+  end
+  if #set > 0 then
+    call('HSET', m, unpack(set))
+  end
+  if soonest then
+    local hint = tonumber(V[5] or 0)
+    soonest = math.min(math.ceil(soonest / 10000) * 10000, LAST)
+    note = (hint <= now or soonest < hint) and soonest or 0
+  end
+  local packed = cmsgpack.pack({ next_at <= LAST and next_at or -1, more, 0, 0, 0, tonumber(V[11] or 0), n })
+  return pack(REPLY, 0, extra, now, note, #packed) .. packed .. heads .. names .. table.concat(records, '', 1, n)
+until true
+
+-- include tools
+-- include reply
 -- include write
 -- include record
 -- include judge
@@ -21,19 +181,21 @@ local FIELDS = { 'dp', 'du', 'rt', 'rk', 'ra', 'pv' }
 -- include ends
 -- include merge
 -- include rate
-local N, base, me = cmsgpack.unpack(ARGV[5]), blob, ARGV[9]
-local got, pieces, deaths, jobs = {}, {}, {}, 0
+local heads, ids_out, records_out, deaths, jobs = {}, {}, {}, {}, 0
 local version = tonumber(M.pv or 0) -- of the config that this partition has
 
 local function hand_out(job)
   local record = job.flags % 4 == 3 and record_with_items(job) or job.raw
-  put(got, #job.id, #record)
-  put(got, job.deliveries, job.uncounted)
-  put(got, job.time, job.due)
-  put(got, job.since or job.due, job.policy.max)
-  put(got, (struct.unpack('>I4', job.token, 9)), job.exp)
-  put(pieces, job.id, record)
+  local place = struct.unpack('>I4', job.token, 9)
   jobs = jobs + 1
+  heads[jobs] = struct.pack(JOB, #job.id, #record, job.deliveries, job.uncounted, job.policy.max, place, job.time, job.due, job.since or job.due, job.exp)
+  ids_out[jobs], records_out[jobs] = job.id, record
+end
+
+local function answer(numbers, note, extra)
+  numbers[6], numbers[7] = version, jobs
+  local leased = table.concat(heads) .. table.concat(ids_out) .. table.concat(records_out)
+  return reply(0, note, extra, cmsgpack.pack(numbers), leased .. table.concat(deaths))
 end
 
 local paused = M.pu and tonumber(M.pu) > now
@@ -60,14 +222,16 @@ local function next_time()
   return earliest and rate and math.max(earliest, allowed_at(tokens)) or earliest
 end
 
-if M.memo and string.sub(M.memo, 1, 8) == nonce then
+if again then
   -- A repeated call: return the jobs that it leased before and that still have this lease.
-  local ids, at = {}, 19
-  local size = struct.unpack('>I4', M.memo, 15)
-  while at < 19 + size do
-    local n = struct.unpack('>I2', M.memo, at)
-    ids[#ids + 1] = string.sub(M.memo, at + 2, at + 1 + n)
-    at = at + 2 + n
+  local ids, sizes_end = {}, 18 + struct.unpack('>I4', M.memo, 15)
+  local at = sizes_end + 1
+  for o = 19, sizes_end, 4 do
+    local alike, size = struct.unpack('>I2I2', M.memo, o)
+    for _ = 1, alike do
+      ids[#ids + 1] = string.sub(M.memo, at, at + size - 1)
+      at = at + size
+    end
   end
   for _, job in ipairs(load(ids)) do
     if job.phase == 'L' and string.sub(job.token, 1, 8) == base then
@@ -78,23 +242,15 @@ if M.memo and string.sub(M.memo, 1, 8) == nonce then
     full = redis.call('ZCOUNT', l, '(' .. int(now), int(LAST)) >= tonumber(M.mif)
   end
   local next_at = next_time()
-  local numbers = { next_at or -1, next_at and next_at <= now and 1 or 0, 0, 0, 0, version }
-  for i = 1, #got do
-    numbers[6 + i] = got[i]
-  end
-  return { 0, now, agenda_note(), M.reg and 0 or 1, cmsgpack.pack(numbers), table.concat(pieces) }
+  return answer({ next_at or -1, next_at and next_at <= now and 1 or 0, 0, 0, 0 }, agenda_note(), M.reg and 0 or 1)
 end
 
-local default_lease, wait, max_bytes = N[1], N[2], N[3]
 if wait > 0 then
   open_partition()
 elseif not known then
-  return { 0, now, 0, 0, cmsgpack.pack({ -1, 0, 0, 0, 0, 0 }), '' }
+  return answer({ -1, 0, 0, 0, 0 }, 0, 0)
 end
-local want, expired, exhausted, over, more = 0, 0, 0, 0, false
-for i = 4, #N, 2 do
-  want = want + N[i]
-end
+local expired, exhausted, over, more = 0, 0, 0, false
 local places = want -- how many jobs the in-flight limit allows
 if limited then
   places = math.min(want, tonumber(M.mif) - redis.call('ZCOUNT', l, '(' .. int(now), int(LAST)))
@@ -195,33 +351,29 @@ if (inspected >= bound and not empty) or (flushed and jobs < room) then
   more = true
 end
 
-local ids = {}
-for i = 1, #pieces, 2 do
-  put(ids, struct.pack('>I2', #pieces[i]) .. pieces[i])
+local sizes = {}
+for i, id in ipairs(ids_out) do
+  sizes[i] = struct.pack('>I2I2', 1, #id)
 end
-local memo = table.concat(ids)
+local memo = struct.pack('>I4', 4 * jobs) .. table.concat(sizes) .. table.concat(ids_out)
 if wait > 0 and (not M.wu or tonumber(M.wu) < now + wait) then
   put(set, 'wu', int(now + wait + 5000))
 end
 
-local numbers = { 0, more and 1 or 0, over, expired, exhausted, version }
-for i = 1, #got do
-  numbers[6 + i] = got[i]
-end
 local mine = M.dp == me
 local off_duty = wait > 0 and not mine and M.du ~= nil and tonumber(M.du) > now and jobs == 0
--- `finish` writes first; only then do the indexes show the remaining jobs.
+-- `write_all` comes first; only then do the indexes show the remaining jobs.
 full = limited and jobs >= places and places < want
 if rate then
   tokens = tokens - jobs
-  if jobs > 0 or tonumber(M.ra) > now then
+  if jobs > 0 or tonumber(bucket[2]) > now then
     keep_tokens(tokens)
   end
 end
 if jobs == 0 and wait == 0 then
   M.reg = '1' -- a pull that found nothing is no reason to register a topic
 end
-local reply = finish(numbers, table.concat(pieces) .. table.concat(deaths), struct.pack('>I4', #memo) .. memo)
+local note, extra = write_all('', '', memo)
 local next_at = next_time()
 if wait > 0 and not off_duty then
   local until_at = math.min((next_at or now) + 1000, now + wait + 1000)
@@ -229,7 +381,4 @@ if wait > 0 and not off_duty then
     redis.call('HSET', m, 'dp', me, 'du', int(until_at))
   end
 end
-numbers[1] = next_at or -1
-reply[5] = cmsgpack.pack(numbers)
-reply[4] = reply[4] + (off_duty and 2 or 0)
-return reply
+return answer({ next_at or -1, more and 1 or 0, over, expired, exhausted }, note, extra + (off_duty and 2 or 0))

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- push: the log of attempts and the breaker of a topic's push target, shared by all processes.
 -- KEYS   state log
--- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 blob
+-- ARGV   1 now_ms or ""   2 expected now (lib/time) or ""   3 caller   4 nonce   5 numbers   6 blob
 --        numbers  what (1 report, 2 state, 3 attempts, 4 reset), then
 --                 1: failures that open the breaker (0 = none), open for ms, then the size of each attempt's entry
 --                 3: only numbers below this (0 = from the newest), limit, size of the id (0 = of all jobs)
@@ -24,10 +24,11 @@ local function int(n)
 end
 
 -- include time
+-- include reply
 
 if N[1] == 4 then
   redis.call('DEL', state, log)
-  return { 0, now, 0, 0, cmsgpack.pack({ 0 }), '' }
+  return reply(0, 0, 0, cmsgpack.pack({ 0 }), '')
 end
 
 local found = redis.call('HMGET', state, 'n', 'f', 'o', 'e', 'x', 'hc', 'c:' .. caller)
@@ -35,7 +36,7 @@ local number, failures, open_until = tonumber(found[1] or 0), tonumber(found[2] 
 local last_error, renewed, memo = found[4], tonumber(found[5] or 0), found[7]
 
 local function target()
-  return { 0, now, 0, 0, cmsgpack.pack({ failures, open_until, last_error and #last_error or -1 }), last_error or '' }
+  return reply(0, 0, 0, cmsgpack.pack({ failures, open_until, last_error and #last_error or -1 }), last_error or '')
 end
 
 if N[1] == 3 then
@@ -52,17 +53,14 @@ if N[1] == 3 then
       break
     end
   end
-  return { 0, now, 0, 0, cmsgpack.pack(sizes), table.concat(pieces) }
+  return reply(0, 0, 0, cmsgpack.pack(sizes), table.concat(pieces))
 end
 
 if N[1] == 2 or (memo and string.sub(memo, 1, 8) == nonce) then
   return target()
 end
-if ARGV[2] ~= '' then
-  local expected, tolerance = string.match(ARGV[2], '^(%d+):(%d+)$')
-  if math.abs(now - tonumber(expected)) > tonumber(tolerance) then
-    return { 1, now, 0, 0, '', '' }
-  end
+if stepped then
+  return reply(1, 0, 0, '', '')
 end
 
 local limit, open_ms = N[2], N[3]

@@ -10,6 +10,8 @@
 local FIELDS = {}
 -- include time
 -- include head
+-- include tools
+-- include reply
 -- include record
 -- include judge
 -- include items
@@ -30,4 +32,4 @@ for _, job in ipairs(load(ids)) do
     put(numbers, 0)
   end
 end
-return { 0, now, 0, 0, cmsgpack.pack(numbers), table.concat(pieces) }
+return reply(0, 0, 0, cmsgpack.pack(numbers), table.concat(pieces))

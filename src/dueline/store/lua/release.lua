@@ -2,7 +2,7 @@
 -- release: give a leased job back, now or later; it is dead if its attempts are used up or the caller discards it.
 --          A failed merge group moves its items to the open group of its key.
 -- KEYS   m j r s l a d g k
--- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
+-- ARGV   1 now_ms or ""   2 expected now (lib/time) or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
 --        numbers  per job: id size, token size, delay (-1 = the retry policy, -time = at that time), counts (0/1), dead reason (0 = none),
 --                 jitter draw, error size, progress size (-1 = leave)
 --        blob     all ids and tokens, then per job: error text, progress
@@ -11,6 +11,8 @@
 local FIELDS = {}
 -- include time
 -- include head
+-- include tools
+-- include reply
 -- include write
 -- include record
 -- include judge
@@ -19,9 +21,8 @@ local FIELDS = {}
 -- include merge
 -- include codes
 -- include refs
-local again = earlier_reply()
 if again then
-  return again
+  return earlier_reply()
 end
 local MAX_REFUNDS = 100
 local ids, tokens, N, at = refs(8)

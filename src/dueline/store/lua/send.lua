@@ -1,50 +1,115 @@
 #!lua
 -- send: store new jobs, and apply the conflict rules to ids that are taken.
 -- KEYS   m j r s l a d g k
--- ARGV   1 now_ms or ""   2 expected:tolerance:epoch:highest   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
+-- ARGV   1 now_ms or ""   2 expected now (lib/time)   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
 --        numbers  policy_version, count of policies, their sizes, count of jobs, then per job:
 --                 id size, rest size, flags, policy index, when (delay, or -at), ttl, rules (live + 4 ended + 16 overdue)
 --                 then per job with an occurrence: its place, version, at, schedule size; per job that replaces a
 --                 version: its place, version, 0, -1
---        blob     the policies, then per job: id, rest (crc, fingerprint, sections, body); then the schedules
+--        blob     the policies, the ids, per job its rest (crc, fingerprint, sections, body), the schedules
 --        9 ""   10 topic   11 another topic whose keys m s l a d g k are KEYS 10-16   12 its channel   (namespaces with `namespace_ids`)
--- RETURN status now note extra numbers (per job: code, state, due, version)   blob
+-- RETURN status now note extra numbers (per job: code, state, due, version)   blob           (lib/reply)
+--        three numbers: all jobs were created; now, now rounded up, the send number of the last job (codec.decode_created)
 --        code ELSEWHERE: the id is used in another topic (size of its name instead of due; blob: the names); nothing
 --        was done. State 0: call again with that topic as the second one; otherwise this is the final answer.
 --        status 3: the partition has other data than the caller knows (lib/epoch): its last number instead of note, its
 --        epoch instead of numbers, the number that it lost instead of blob; nothing was done
+--        status 2: the partition has another policy, its version instead of note; nothing was done
 --        code MOVED: the partition is closed and does not hold the id; version is that of lib/closed
 -- BOUND  O(n log N), n <= 500 jobs and 1 MiB
 local N = cmsgpack.unpack(ARGV[5])
 local texts, at = {}, 1
-local FIELDS = { 'pv', 'pn', 'xc' }
+local FIELDS = { 'ep', 'pv', 'xc', 'pn' }
 for i = 1, N[2] do
   texts[i] = string.sub(ARGV[6], at, at + N[2 + i] - 1)
-  FIELDS[3 + i] = 'q' .. texts[i]
+  FIELDS[4 + i] = 'q' .. texts[i]
   at = at + N[2 + i]
 end
-FIELDS[#FIELDS + 1] = 'ep'
 -- include time
 -- include head
+-- include intern
+local base, n = 3 + N[2], N[3 + N[2]]
+local ids, fresh = { unpack(N, 1, n) }, #N == base + n * 7 -- no occurrences, no versions to replace
+for i = 1, n do
+  local size = N[base + i * 7 - 6]
+  ids[i] = sub(blob, at, at + size - 1)
+  at = at + size
+end
+local records = call('HMGET', j, unpack(ids))
+local runs = call('HMGET', r, unpack(ids))
+for i = 1, n do
+  local o = base + i * 7 -- the id is free, the job has no tags, and its policy has a number
+  fresh = fresh and not records[i] and not runs[i] and N[o - 4] % 32 < 16 and interned[N[o - 3]] > 0
+end
+
+-- The usual case: new jobs whose times are all that needs an index entry, on an open partition with the data and the policy
+-- that the caller knows. Tables have their size from the beginning, because growing costs more than filling them.
+local agrees = V[7] == sub(ARGV[2], 25) and tonumber(V[2] or -1) >= highest and (V[8] and tonumber(V[8]) <= N[1] or not V[8] and N[1] == 0)
+local is_open = not V[9]
+if topic and is_open then -- as in lib/closed
+  is_open = not tonumber(call('HGET', j, ''))
+end
+if fresh and agrees and is_open and not again then
+  local seq, first, soonest, ends_at = V[2] + 0, LAST, nil, nil
+  local h, z = { unpack(N, 1, 2 * n) }, { unpack(N, 1, 2 * n) }
+  local before, due, text -- jobs sent together often have the same time
+  for i = 1, n do
+    local o = base + i * 7
+    local id, when, ttl, behind = ids[i], N[o - 2], N[o - 1], at + N[o - 5]
+    if when ~= before then
+      if when == 0 then
+        due = now
+      elseif when > 0 then
+        due = math.min(start + when, LAST)
+      else
+        due = math.min(math.max(-when, now), LAST)
+      end
+      before, text = when, string.format('%d', due)
+      if due < first then
+        first = due
+      end
+    end
+    seq = seq + 1
+    h[2 * i - 1], h[2 * i] = id, pack('>BBI5I6c0', N[o - 4], interned[N[o - 3]], seq, start, sub(blob, at, behind - 1))
+    z[2 * i - 1], z[2 * i] = text, pack('>I5c0', seq, id)
+    at = behind
+    if ttl > 0 then
+      local ends = math.min(due + ttl, LAST)
+      ends_at, soonest = ends_at or {}, math.min(soonest or LAST, ends)
+      ends_at[#ends_at + 1] = string.format('%d', ends)
+      ends_at[#ends_at + 1] = 'x' .. id
+    end
+  end
+  local wake = false -- a waiter must be woken, because one of these jobs is due before all others
+  if V[4] and tonumber(V[4]) > now then
+    local top = call('ZRANGE', s, 0, 0, 'WITHSCORES')
+    wake = not top[2] or first < tonumber(top[2])
+  end
+  call('HSET', j, unpack(h))
+  call('ZADD', s, unpack(z))
+  local note, packed = 0, cmsgpack.pack({ now, start, seq })
+  if soonest then
+    call('ZADD', a, unpack(ends_at))
+    local agenda = tonumber(V[5] or 0)
+    soonest = math.min(math.ceil(soonest / 10000) * 10000, LAST)
+    note = (agenda <= now or soonest < agenda) and soonest or 0
+  end
+  call('HSET', m, 'seq', string.format('%d', seq), 'c:' .. caller, pack('>c0I6I4c0', nonce, now, #packed, packed), unpack(set))
+  if wake then
+    call('SPUBLISH', channel, '')
+  end
+  return pack(REPLY, 0, V[6] and 0 or 1, now, note, #packed) .. packed
+end
+
+-- include tools
+-- include reply
 -- include write
-local again = earlier_reply()
 if again then
-  return again
+  return earlier_reply()
 end
 -- include closed
 -- include codes
-local base, n = 3 + N[2], N[3 + N[2]]
-local ids, rests, results = {}, {}, {}
-for i = 1, n do
-  local o = base + (i - 1) * 7
-  local middle = at + N[o + 1]
-  local behind = middle + N[o + 2]
-  ids[i] = string.sub(blob, at, middle - 1)
-  rests[i] = string.sub(blob, middle, behind - 1)
-  at = behind
-end
-local records = redis.call('HMGET', j, unpack(ids))
-local runs = redis.call('HMGET', r, unpack(ids))
+local results = {}
 
 -- A closed partition takes no new id.
 local function moved()
@@ -52,24 +117,31 @@ local function moved()
   put(results, 0, closed)
 end
 
-local usual = #N == base + n * 7 -- all ids are free, and only their times need an index entry
-for i = 1, n do
-  usual = usual and not records[i] and not runs[i] and N[base + i * 7 - 4] % 32 < 16
-end
-if usual and topic and closed and not known then -- the topic is new here, so it does not become known
-  for i = 1, n do
+if fresh and topic and closed and not known then -- the topic is new here, so it does not become known
+  for _ = 1, n do
     moved()
   end
-  return { 0, now, 0, 0, cmsgpack.pack(results), '' }
+  return reply(0, 0, 0, cmsgpack.pack(results), '')
 end
 -- include epoch
 -- A newer policy, or the topic was deleted. Where a namespace has closed it, a partition need not know the policy.
 if M.pv and tonumber(M.pv) > N[1] or not M.pv and N[1] > 0 and not (topic and closed) then
-  return { 2, now, 0, tonumber(M.pv or 0), '', '' }
+  return reply(2, tonumber(M.pv or 0), 0, '', '')
 end
 
 open_partition()
--- include intern
+-- include record
+-- include judge
+-- include items
+-- include ends
+-- include elsewhere
+-- include fence
+local rests = {}
+for i = 1, n do
+  local size = N[base + i * 7 - 5]
+  rests[i] = string.sub(blob, at, at + size - 1)
+  at = at + size
+end
 
 local function store(i, code)
   local o = base + (i - 1) * 7
@@ -103,24 +175,6 @@ local function store(i, code)
   return record
 end
 
-if usual then
-  for i = 1, n do
-    if closed then
-      moved()
-    else
-      store(i, CREATED)
-    end
-  end
-  return finish(results, '')
-end
-
--- The rest costs as much as a single send itself, so only sends that need it get here.
--- include record
--- include judge
--- include items
--- include ends
--- include elsewhere
--- include fence
 local names = {}
 local occurrences, replaced = {}, {} -- by place
 for o = base + n * 7 + 1, #N, 4 do

@@ -7,9 +7,11 @@
 --        numbers  scheduled, ready, leased, done, cancelled, broken, dead by reason x 4, next due (-1), oldest ready (-1), paused until (-1),
 --                 whether a pull waits, then per edge the scheduled jobs that are due from it on and before the next one
 -- BOUND  (12 + edges) x O(log N)
-local FIELDS = { 'nD', 'nC', 'nB', 'x1', 'x2', 'x3', 'x4' }
+local FIELDS = { 'pu', 'nD', 'nC', 'nB', 'x1', 'x2', 'x3', 'x4' }
 -- include time
 -- include head
+-- include tools
+-- include reply
 local function between(key, from, to)
   return redis.call('ZCOUNT', key, from, to)
 end
@@ -38,4 +40,4 @@ for i = 2, #edges do
   local to = edges[i + 1] and math.min(base + edges[i + 1] - 1, LAST) or LAST
   put(result, between(s, int(math.max(base + edges[i], now + 1)), int(to)))
 end
-return { 0, now, 0, 0, cmsgpack.pack(result), '' }
+return reply(0, 0, 0, cmsgpack.pack(result), '')

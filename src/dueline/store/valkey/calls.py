@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import struct
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -24,11 +25,10 @@ from ...engine.outcomes import OutcomeHook
 from ...engine.store import Events, StalePolicy
 from . import codec, directory, event_stream, tokens
 from .clock import StoreClock
-from .epochs import Epochs
+from .epochs import Carried, Epochs
 from .keys import (
     DATA_VERSION,
     LETTERS,
-    PartitionKeys,
     changes_channel,
     directory_keys,
     epoch_copies,
@@ -47,8 +47,26 @@ from .scripts import OPERATIONS, Patch, load_scripts
 
 REFUSED_PATIENCE_S = 0.8  # after a crash the embedded store accepts connections again within 0.2 s
 CLOCK_JUMPED = "the store's clock jumped; nothing is done until the time is confirmed"
-SENDS = frozenset({"send", "append", "single_send"})
+SENDS = frozenset({"send", "append"})
+_pack_expected = struct.Struct(">ddd").pack
+_unpack_reply = struct.Struct(">BBQQI").unpack_from
+_REPLY_BYTES = 22
 _LETTER = {name: chr(97 + place) for place, name in enumerate(OPERATIONS)}
+
+
+Reply = tuple[int, int, int, int, bytes, bytes]  # status, now, note, extra, numbers, blob
+
+
+def expectation(clock: tuple[int, int], carried: Carried) -> bytes:
+    """ARGV[2] of a script (lua/lib/time.lua)."""
+    return _pack_expected(*clock, carried[0]) + carried[1]
+
+
+def read_reply(reply: bytes) -> Reply:
+    """The reply of a script on a partition (lua/lib/reply.lua)."""
+    status, extra, now_ms, note_ms, size = _unpack_reply(reply)
+    blob_at = _REPLY_BYTES + size
+    return status, now_ms, note_ms, extra, reply[_REPLY_BYTES:blob_at], reply[blob_at:]
 
 
 class WrongStore(Exception):
@@ -64,10 +82,6 @@ class OtherData(Exception):
         self.epoch = epoch
         self.number = number
         self.had = had
-
-
-def _single_send_end(partition: Partition, keys: PartitionKeys) -> tuple[str, ...]:
-    return (keys.channel, "1") if partition.namespace_ids else (keys.channel,)
 
 
 class Calls:
@@ -228,26 +242,24 @@ class Calls:
         blob: bytes = b"",
         slot: str = "",
         other: Partition | None = None,
-        carried: str = "",
+        carried: Carried = (0, b""),
     ) -> tuple[int, int, list[int], bytes]:
         """One changing script call: (now_ms, extra, numbers, blob). Sends events to the engine.
         `slot` distinguishes concurrent calls of one operation. `other`: another topic's partition with the same number,
         in a namespace with `namespace_ids`. `carried`: the data that the partition must have (epochs.Epochs); raises
         OtherData if it has other data."""
         keys = partition_keys(self._prefix, partition)
-        permanent = "1" if self.link.permanent_keys else ""
         named: tuple[str, ...] = keys.keys
-        extra: tuple[str, ...] = (keys.channel, permanent, self._process)
-        if partition.namespace_ids:
-            extra += (partition.topic,)
-            if other is not None:
-                second = partition_keys(self._prefix, other)
-                named += tuple(key for key, letter in zip(second.keys, LETTERS, strict=True) if letter not in "jr")
-                extra += (other.topic, second.channel)
-        reply = await self.once(name, named, slot, numbers, blob, extra, carried)
-        status, now_ms, note_ms, said, packed, answer = reply
+        extra = self._extra(keys.channel, partition)
+        if other is not None:
+            second = partition_keys(self._prefix, other)
+            named += tuple(key for key, letter in zip(second.keys, LETTERS, strict=True) if letter not in "jr")
+            extra += (other.topic, second.channel)
+        status, now_ms, note_ms, said, packed, answer = await self.once(
+            name, named, slot, numbers, blob, extra, carried
+        )
         if status == 2:
-            raise StalePolicy(said)
+            raise StalePolicy(note_ms)
         if status == 3:
             raise OtherData(packed.decode(), note_ms, int(answer or 0))
         if self.events is not None:
@@ -256,27 +268,6 @@ class Calls:
             if said & 1:
                 self.found_unlisted(partition)
         return now_ms, said, codec.unpack_numbers(packed), answer
-
-    async def single_send(self, partition: Partition, numbers: bytes, blob: bytes, slot: str) -> bytes:
-        """One call of single_send.lua. Returns its answer; empty: it did nothing."""
-        known = self.epochs.known(partition)
-        if known is None:
-            return b""
-        keys = partition_keys(self._prefix, partition)
-        _, now_ms, _, said, answer, _ = await self.once(
-            "single_send",
-            keys.single_send,
-            slot,
-            numbers,
-            blob,
-            _single_send_end(partition, keys),
-            self.epochs.carried(known),
-        )
-        if answer and answer[0]:  # 0: moved, and it has no send number
-            self.epochs.saw(partition, int.from_bytes(answer[-8:], "big"), now_ms)
-        if said & 1:
-            self.found_unlisted(partition)
-        return answer
 
     def found_unlisted(self, partition: Partition) -> None:
         """Note the store's report that a partition's topic is not registered."""
@@ -287,13 +278,19 @@ class Calls:
     def single_send_words(
         self, partition: Partition, policy_version: int, with_source: bool
     ) -> tuple[tuple[Any, ...], str, tuple[str, ...]]:
-        """The arguments of single_send.lua, for a call from a thread without this loop. Returns those before the times,
-        the caller, and those after the blob."""
+        """The arguments of a send.lua call outside this loop: those before the times, the caller, and those after the
+        blob."""
         keys = partition_keys(self._prefix, partition)
-        script = self._scripts["single_send"]
+        script = self._scripts["send"]
         head = ("EVAL", script.source) if with_source else ("EVALSHA", script.sha)
-        caller = self._caller("single_send", f"{policy_version}t")  # distinct from the calls of this loop
-        return (*head, len(keys.single_send), *keys.single_send), caller, _single_send_end(partition, keys)
+        caller = self._caller("send", f"{policy_version}t")  # distinct from the calls of this loop
+        return (*head, len(keys.keys), *keys.keys), caller, self._extra(keys.channel, partition)
+
+    def _extra(self, channel: str, partition: Partition) -> tuple[str, ...]:
+        """The arguments after the blob."""
+        permanent = "1" if self.link.permanent_keys else ""
+        named = (partition.topic,) if partition.namespace_ids else ()
+        return (channel, permanent, self._process, *named)
 
     @property
     def _change(self) -> Callable[..., Awaitable[Any]]:
@@ -312,8 +309,8 @@ class Calls:
         numbers: bytes,
         blob: bytes,
         extra: tuple[str, ...] = (),
-        carried: str = "",
-    ) -> Any:
+        carried: Carried = (0, b""),
+    ) -> Reply:
         """The reply of a changing script that takes effect once, however often it is sent. Raises ClockStep."""
         guards = self.link.guards
         if guards is not None and guards.closed and name in SENDS:
@@ -323,18 +320,14 @@ class Calls:
         nonce = self._nonce.to_bytes(8, "big")
         caller = self._caller(name, slot)
         asked_ms = 0.0
-        change = self._change
+        change, test_clock = self._change, self._test_clock
 
         async def attempt(with_source: bool) -> Any:
             nonlocal asked_ms
             asked_ms = self.clock.asked()
             head = ("EVAL", script.source) if with_source else ("EVALSHA", script.sha)
-            now, expected = (
-                ("", self.clock.expectation()) if self._test_clock is None else (str(self._test_clock()), "")
-            )
-            if carried:
-                expected = f"{expected or ':'}:{carried}"
-            args = (now, expected, caller, nonce, numbers, blob, *extra)
+            now, expected = ("", self.clock.expectation()) if test_clock is None else (str(test_clock()), (0, 0))
+            args = (now, expectation(expected, carried), caller, nonce, numbers, blob, *extra)
             return await change(keys[0], *head, len(keys), *keys, *args)
 
         until_s = time.monotonic() + self._patience_s
@@ -347,9 +340,10 @@ class Calls:
                 raise
             if self.repeat_every and self._nonce % self.repeat_every == 0:
                 reply = await self._healed(attempt, name)
-            in_time = self._test_clock is not None or self.clock.observe(reply[1], asked_ms)
-            if reply[0] != 1:
-                return reply
+            answer = read_reply(reply)
+            in_time = test_clock is not None or self.clock.observe(answer[1], asked_ms)
+            if answer[0] != 1:
+                return answer
             if not in_time:
                 self.link.trip(Guard.CLOCK_STEP, keys[0], CLOCK_JUMPED)
                 raise ClockStep()
@@ -380,8 +374,8 @@ class Calls:
             )
             return await self.link.call(keys.keys[0], *head, 9, *keys.keys, *args)
 
-        reply = await self._healed(attempt, name)
-        return reply[1], codec.unpack_numbers(reply[4]), reply[5]
+        _, now_ms, _, _, packed, answer = read_reply(await self._healed(attempt, name))
+        return now_ms, codec.unpack_numbers(packed), answer
 
     async def directory(self, what: int, numbers: bytes, blob: bytes) -> tuple[bytes, bytes]:
         """One call of directory.lua: (numbers, blob)."""

@@ -49,9 +49,9 @@ class StoreClock:
         """The store's clock minus this machine's wall clock."""
         return self.now_ms() - self._wall() * 1000
 
-    def expectation(self) -> str:
-        """The clock argument of a script call, "expected:tolerance"; empty before the first reply."""
-        return "" if self._offset_ms is None else f"{self.now_ms()}:{self.tolerance_ms}"
+    def expectation(self) -> tuple[int, int]:
+        """The time that a script call expects, and the tolerance; (0, 0) before the first reply."""
+        return (0, 0) if self._offset_ms is None else (self.now_ms(), self.tolerance_ms)
 
     def asked(self) -> float:
         """The time of a request, to pass to `observe`."""

@@ -19,7 +19,7 @@ import msgspec
 from ...engine.job import BodyKind, Item, Job, LeasedJob, Reason, State
 from ...engine.limits import LAST_MS
 from ...engine.policy import AT_ONCE, Backoff, JobPolicy, Ladder, Retry
-from ...engine.store import Code, Outcome, SendItem, SendOutcome, Stats
+from ...engine.store import Code, SendItem, SendOutcome, Stats
 from .items import read_group, read_key, sized
 
 pack_numbers = msgspec.msgpack.Encoder().encode
@@ -35,9 +35,9 @@ _GROUP = 3
 CODES = {int(code): code for code in Code}
 _TTL, _HEADERS, _TAGS, _EDITED, _INLINE, _TOPIC = 4, 8, 16, 32, 64, 128
 HEAD_BYTES = 25
-_pack_single = struct.Struct(">dHHBd").pack
-_unpack_single = struct.Struct(">BQQ").unpack
-_SENT = (State.READY, State.SCHEDULED, State.READY)  # states of a new job, by number
+_unpack_pulled = struct.Struct(">HIIIIIdddd").unpack_from
+_PULLED_BYTES = 54
+ALL_CREATED = 3  # how many numbers send.lua answers with if all jobs were created
 pack_sums = struct.Struct(">IQ").pack  # checksum and fingerprint
 
 
@@ -161,6 +161,7 @@ def encode_send(items: Sequence[SendItem], policy_version: int, topic: bytes | N
     topic."""
     policies: dict[JobPolicy, int] = {}
     per_job: list[int] = []
+    ids: list[bytes] = []
     pieces: list[bytes] = []
     for item in items:
         index = policies.get(item.policy)
@@ -169,7 +170,8 @@ def encode_send(items: Sequence[SendItem], policy_version: int, topic: bytes | N
         body, id = item.body, pack_id(item.id)
         flags, rest = _form(item, topic)
         when = item.delay_ms if item.at_ms is None else -max(item.at_ms, 1)
-        pieces += (id, rest, body)
+        ids.append(id)
+        pieces += (rest, body)
         per_job += (
             *(len(id), len(rest) + len(body), flags, index, when),
             *(item.ttl_ms or 0, _rules(item)),
@@ -183,38 +185,46 @@ def encode_send(items: Sequence[SendItem], policy_version: int, topic: bytes | N
             per_job += (place, item.replaces, 0, -1)
     texts = [pack_policy(policy) for policy in policies]
     numbers = [policy_version, len(texts), *map(len, texts), len(items), *per_job]
-    return pack_numbers(numbers), b"".join(texts + pieces)
+    return pack_numbers(numbers), b"".join((*texts, *ids, *pieces))
 
 
 def is_single_send(item: SendItem) -> bool:
-    """Whether single_send.lua can store it: only its time needs an index entry."""
+    """Whether a thread may send it by itself (single_sends): only its time needs an index entry."""
     plain = item.occurrence is None and item.replaces is None and item.merge is None
     return plain and not item.tags and not item.ttl_ms
 
 
-def encode_single_send(item: SendItem, policy_version: int, topic: bytes | None) -> tuple[bytes, bytes]:
-    """numbers and blob of single_send.lua."""
-    policy, id = pack_policy(item.policy), pack_id(item.id)
-    flags, rest = _form(item, topic)
-    when = item.delay_ms if item.at_ms is None else -max(item.at_ms, 1)
-    return _pack_single(policy_version, len(policy), len(id), flags, when), b"".join((policy, id, rest, item.body))
+def decode_created(items: Sequence[SendItem], numbers: Sequence[int]) -> list[SendOutcome]:
+    """Results of send.lua if all jobs were created: it says only its time and the last send number, and the rest
+    follows from what was sent."""
+    now_ms, start_ms, version = numbers
+    version -= len(items)
+    results: list[SendOutcome] = []
+    for item in items:
+        version += 1
+        if item.at_ms is not None:
+            due_ms = min(max(item.at_ms, now_ms), LAST_MS)
+        else:
+            due_ms = min(start_ms + item.delay_ms, LAST_MS) if item.delay_ms else now_ms
+        state = State.READY if due_ms <= now_ms else State.SCHEDULED
+        results.append(SendOutcome(Code.CREATED, state, due_ms, version))
+    return results
 
 
-def decode_single_send(answer: bytes) -> SendOutcome:
-    state, due_at_ms, version = _unpack_single(answer)
-    if state == 0:
-        return SendOutcome(Code.MOVED, State.READY, 0, version)
-    return SendOutcome(Code.CREATED, _SENT[state], due_at_ms, version)
-
-
-def decode_sent(n: Sequence[int]) -> list[SendOutcome]:
+def decode_sent(items: Sequence[SendItem], n: Sequence[int]) -> list[SendOutcome]:
     """Results of send.lua."""
+    if len(n) == ALL_CREATED:
+        return decode_created(items, n)
     return [SendOutcome(CODES[n[i]], STATES[n[i + 1]] or State.READY, n[i + 2], n[i + 3]) for i in range(0, len(n), 4)]
 
 
-def decode_sent_anywhere(numbers: Sequence[int], blob: bytes) -> list[tuple[SendOutcome, bool]]:
+def decode_sent_anywhere(
+    items: Sequence[SendItem], numbers: Sequence[int], blob: bytes
+) -> list[tuple[SendOutcome, bool]]:
     """The same in a namespace with `namespace_ids`. False: the id is used in another topic, and nothing was decided
     yet."""
+    if len(numbers) == ALL_CREATED:
+        return [(result, True) for result in decode_created(items, numbers)]
     results: list[tuple[SendOutcome, bool]] = []
     at = 0
     for i in range(0, len(numbers), 4):
@@ -383,17 +393,24 @@ def decode_shown(numbers: Sequence[int], blob: bytes, topic: str, at: int = 0) -
     return jobs
 
 
+def pulled_bytes(count: int, blob: bytes) -> int:
+    """The size of the jobs in the blob of pull.lua. Behind them are the deaths."""
+    heads = (_unpack_pulled(blob, place * _PULLED_BYTES) for place in range(count))
+    return count * _PULLED_BYTES + sum(head[0] + head[1] for head in heads)
+
+
 def decode_pulled(
-    numbers: Sequence[int], blob: bytes, topic: str, base: bytes, now_ms: int
+    count: int, blob: bytes, topic: str, base: bytes, now_ms: int
 ) -> tuple[list[LeasedJob], list[LeasedJob]]:
-    """(intact jobs, jobs with a damaged body) from the reply of pull.lua, from number 6 on."""
+    """(intact jobs, jobs with a damaged body) from the blob of pull.lua."""
     good: list[LeasedJob] = []
     corrupt: list[LeasedJob] = []
-    at = 0
-    for i in range(6, len(numbers), 10):
-        id_size, size, deliveries, uncounted, deadline, due, since, most, place, expires = numbers[i : i + 10]
-        id = unpack_id(blob[at : at + id_size])
-        at += id_size
+    heads = [_unpack_pulled(blob, place * _PULLED_BYTES) for place in range(count)]
+    id_at = count * _PULLED_BYTES
+    at = id_at + sum(head[0] for head in heads)
+    for id_size, size, deliveries, uncounted, most, place, deadline, due, since, expires in heads:
+        id = unpack_id(blob[id_at : id_at + id_size])
+        id_at += id_size
         record = read_record(blob[at : at + size])
         at += size
         leased = LeasedJob(
@@ -407,13 +424,13 @@ def decode_pulled(
             delivery=deliveries,
             max_attempts=most or None,
             lease=token_text(base + place.to_bytes(4, "big")),
-            lease_until_ms=deadline,
-            due_at_ms=due,
+            lease_until_ms=int(deadline),
+            due_at_ms=int(due),
             created_at_ms=record.created_at_ms,
-            late_ms=now_ms - since,
+            late_ms=now_ms - int(since),
             merge_key=record.merge_key,
             items=record.items,
-            expires_at_ms=expires or None,
+            expires_at_ms=int(expires) or None,
             ttl_ms=record.ttl_ms,
         )
         (good if record.intact else corrupt).append(leased)
@@ -429,14 +446,3 @@ def decode_stats(n: Sequence[int], now_ms: int) -> Stats:
         paused_until_ms=None if n[12] < 0 else min(n[12], LAST_MS), waiting=bool(n[13]), dead_by_reason=reasons,
         now_ms=now_ms, bands=tuple(n[14:]),
     )  # fmt: skip
-
-
-def decode_dead(n: Sequence[int], blob: bytes) -> list[tuple[str, Outcome]]:
-    """The reply of dead.lua: each id with what happened to it."""
-    results: list[tuple[str, Outcome]] = []
-    at = 0
-    for i in range(0, len(n), 4):
-        id = unpack_id(blob[at : at + n[i]])
-        at += n[i]
-        results.append((id, Outcome(CODES[n[i + 1]], n[i + 2], version=n[i + 3])))
-    return results

@@ -26,6 +26,9 @@ MOST_KNOWN = 65_536
 FRESH_MS = 30 * 60_000  # the directory remembers retired partitions for longer (lua/epochs.lua)
 
 
+Carried = tuple[int, bytes]  # the highest send number, the epoch
+
+
 class Known:
     """The data of a partition. `seen_ms`: the store's time of the last reply."""
 
@@ -59,9 +62,9 @@ class Epochs:
         """None: it must be found out first, and so must it while the whole store is lost."""
         return None if self.losses and None in self.losses else self._known.get(partition)
 
-    def carried(self, known: Known | None) -> str:
-        """What a send carries: "epoch:highest"."""
-        return ":0" if known is None else f"{known.epoch}:{known.highest}"
+    def carried(self, known: Known | None) -> Carried:
+        """What a send carries."""
+        return (0, b"") if known is None else (known.highest, known.epoch.encode())
 
     def saw(self, partition: Partition, number: int, now_ms: int) -> None:
         """A reply showed this send number. Replies may come in any order, and from several threads."""

@@ -46,11 +46,6 @@ class PartitionKeys(NamedTuple):
     keys: tuple[str, ...]
     channel: str
 
-    @property
-    def single_send(self) -> tuple[str, ...]:
-        """m j r s: the only keys that a single send may touch."""
-        return self.keys[:4]
-
 
 def _escaped(name: str) -> str:
     return quote(name, safe="")

@@ -24,6 +24,7 @@ from ...engine.job import Partition
 from ...engine.store import Code
 from . import codec
 from .calls import Calls, OtherData
+from .codec import ALL_CREATED
 from .epochs import Known, number_of, sunk
 from .keys import partition_name
 
@@ -68,8 +69,11 @@ class Openings:
                     if self._epochs.known(partition) is known:  # no other call has found out meanwhile
                         await self._learn(partition, known, found)
                 continue
-            seen = [number for code, number in zip(n[::width], n[3::width], strict=True) if code in STORED]
-            self._epochs.saw(partition, max(seen, default=0), now_ms)
+            if len(n) == ALL_CREATED:
+                self._epochs.saw(partition, n[2], now_ms)
+            else:
+                seen = [number for code, number in zip(n[::width], n[3::width], strict=True) if code in STORED]
+                self._epochs.saw(partition, max(seen, default=0), now_ms)
             return n, answer
         raise StoreDown("the partition keeps being opened and retired; nothing was done")
 
@@ -79,7 +83,7 @@ class Openings:
         """A call of edit.lua or dead.lua, which take send numbers. They are not refused, but leave a mark where sends
         are missing, so that the number that they take does not hide it from the next send."""
         known = self._epochs.known(partition)
-        carried = "" if known is None else self._epochs.carried(known)
+        carried = self._epochs.carried(known)
         now_ms, _, n, answer = await self._calls.change(name, partition, numbers, blob, slot, carried=carried)
         code, width = NUMBERED[name]
         seen = [number for one, number in zip(n[code::width], n[width - 1 :: width], strict=True) if one == Code.OK]

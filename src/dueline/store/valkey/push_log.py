@@ -18,6 +18,7 @@ from ...engine.limits import Limits
 from ...engine.push_log import Attempt, TargetState
 from ..push_log_limits import PAGE, bounded, pack_cursor, unpack_cursor
 from .batching import Batcher
+from .calls import Reply
 from .codec import pack_id, pack_numbers, unpack_id, unpack_numbers
 from .keys import push_keys
 
@@ -25,7 +26,7 @@ REPORT, STATE, ATTEMPTS, RESET = range(1, 5)
 OK, HAS_ERROR, HAS_EXCERPT = 1, 2, 4  # the flags of an entry
 _HEAD = struct.Struct(">HIIHIBHHH")  # the time is 6 bytes: 2 and 4
 
-Run = Callable[[str, tuple[str, ...], str, bytes, bytes], Awaitable[list[bytes]]]
+Run = Callable[[str, tuple[str, ...], str, bytes, bytes], Awaitable[Reply]]
 _Key = tuple[str, str, int, int]
 
 

@@ -1,9 +1,9 @@
 """Single sends from threads without an event loop, on a connection that the sending thread uses directly.
 
 Through the loop, a send would cost two thread switches and a turn of the loop, which is more than the store's own work.
-This path handles only the usual case, with single_send.lua. Everything else (a taken id, a changed policy, a store that
-is down or loading, a script that it does not have) is left to the async path, which batches, retries and reports. Once
-a call has been sent, however, it is completed here: it is repeated with its nonce until the store answers.
+This path handles only plain sends. Everything else (tags, merge groups, a changed policy, a store that is down or
+loading, a script that it does not have) is left to the async path, which batches, retries and reports. Once a call has
+been sent, however, it is completed here: it is repeated with its nonce until the store answers.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ from redis.exceptions import RedisError
 from ...certificate_files import BadCertificate
 from ...engine.errors import UnknownOutcome
 from ...engine.job import Partition
-from ...engine.store import Code, SendItem, SendOutcome
+from ...engine.store import SendItem, SendOutcome
 from . import codec
-from .calls import Calls
+from .calls import Calls, expectation, read_reply
 from .connections import blocking_connection
+from .epochs import Carried
+from .openings import STORED
 from .resp import pieces
 from .tls import StoreTls
 
@@ -101,13 +103,13 @@ class SingleSends:
 
     def _send(self, partition: Partition, item: SendItem, policy_version: int) -> SendOutcome | None:
         head, caller, channel = self._heads.get((partition, policy_version)) or self._head(partition, policy_version)
-        numbers, blob = codec.encode_single_send(
-            item, policy_version, partition.topic.encode() if partition.namespace_ids else None
+        numbers, blob = codec.encode_send(
+            [item], policy_version, partition.topic.encode() if partition.namespace_ids else None
         )
         known = self._epochs.known(partition)
         if known is None:
             return None
-        carried = b":%b" % self._epochs.carried(known).encode()
+        carried = self._epochs.carried(known)
         self._nonce += 1
         rest = b"%b$8\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n%b" % (
             *(caller, self._nonce.to_bytes(8, "big"), len(numbers), numbers, len(blob), blob, channel),
@@ -115,7 +117,7 @@ class SingleSends:
         until_s, pause_s = 0.0, FIRST_PAUSE_S
         while True:
             reply = self._tried(head, carried, rest)
-            if reply.__class__ is list:
+            if reply.__class__ is bytes:
                 break
             if reply is not None and not until_s:
                 return None  # an error, or no connection: nothing was done
@@ -131,11 +133,14 @@ class SingleSends:
                 raise UnknownOutcome()
             sleep(pause_s)
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
-        status, now_ms, _, said, answer, _ = reply
-        if status or not answer:
+        status, now_ms, _, said, packed, answer = read_reply(reply)
+        if status:
             return None
-        outcome = codec.decode_single_send(answer)
-        if outcome.code is not Code.MOVED:  # then the version is not a send number
+        n = codec.unpack_numbers(packed)
+        [(outcome, final)] = codec.decode_sent_anywhere([item], n, answer)
+        if not final:
+            return None
+        if outcome.code in STORED:
             self._epochs.saw(partition, outcome.version, now_ms)
         if said & 1:
             self._unlisted(partition)
@@ -143,14 +148,14 @@ class SingleSends:
             self._tell(partition, item, outcome)
         return outcome
 
-    def _tried(self, head: bytes, carried: bytes, rest: bytes) -> Any:
+    def _tried(self, head: bytes, carried: Carried, rest: bytes) -> Any:
         """The reply, which may be an error. None: the call may have been sent, and no reply came."""
         expected = self._clock.expectation()
         connected = self._socket or self._connect()
-        if connected is None or not expected:
+        if connected is None or not expected[0]:
             return ConnectionError("there is no connection")
         try:
-            words = expected.encode() + carried
+            words = expectation(expected, carried)
             return self._asked(connected, b"%b$%d\r\n%b\r\n%b" % (head, len(words), words, rest))
         except (OSError, hiredis.HiredisError):
             return None

@@ -25,6 +25,7 @@ from ...engine.open_groups import GroupPage
 from ...engine.queue_limit import QueueLimit
 from ...engine.store import (
     CleanOutcome,
+    Code,
     Control,
     Edit,
     Events,
@@ -224,7 +225,7 @@ class ValkeyStore:
                 if item.merge is None:
                     encoded = codec.encode_send([item], policy_version, partition.topic.encode())
                     n, blob = await self._openings.send("send", partition, *encoded, "over", 4, other)
-                    [(result, final)] = codec.decode_sent_anywhere(n, blob)
+                    [(result, final)] = codec.decode_sent_anywhere([item], n, blob)
                 else:
                     encoded = appends.encode_append([(item, item.merge)], policy_version, partition.topic.encode())
                     n, blob = await self._openings.send("append", partition, *encoded, "over", 6, other)
@@ -274,15 +275,11 @@ class ValkeyStore:
         self, partition: Partition, items: list[SendItem], policy_version: int, slot: str
     ) -> list[SendOutcome]:
         topic = partition.topic.encode() if partition.namespace_ids else None
-        if len(items) == 1 and codec.is_single_send(items[0]):
-            encoded = codec.encode_single_send(items[0], policy_version, topic)
-            if answer := await self._calls.single_send(partition, *encoded, slot):
-                return [codec.decode_single_send(answer)]
         encoded = codec.encode_send(items, policy_version, topic)
         n, blob = await self._openings.send("send", partition, *encoded, slot, 4)
         if not partition.namespace_ids:
-            return codec.decode_sent(n)
-        return await self._decided(partition, items, policy_version, codec.decode_sent_anywhere(n, blob))
+            return codec.decode_sent(items, n)
+        return await self._decided(partition, items, policy_version, codec.decode_sent_anywhere(items, n, blob))
 
     async def _decided(
         self, partition: Partition, items: list[SendItem], policy_version: int, results: list[tuple[SendOutcome, bool]]
@@ -300,7 +297,7 @@ class ValkeyStore:
         numbers = [pull.default_lease_ms, pull.wait_ms, PULL_BYTES, *asked]
         async with self._alone("pull", partition):
             now_ms, said, n, blob = await self._calls.change("pull", partition, codec.pack_numbers(numbers), base)
-        jobs, corrupt = codec.decode_pulled(n, blob, partition.topic, base, now_ms)
+        jobs, corrupt = codec.decode_pulled(n[6], blob, partition.topic, base, now_ms)
         if corrupt:
             dead = [
                 Release(job.id, job.lease, dead=Reason.CORRUPT, error="the stored body does not match its checksum")
@@ -320,7 +317,7 @@ class ValkeyStore:
 
     async def _ack(self, partition: Partition, items: list[Ref], variant: int, slot: str) -> list[Outcome]:
         _, _, n, _ = await self._calls.change("ack", partition, *requests.refs(items), slot)
-        return [Outcome(codec.CODES[code]) for code in n]
+        return [Outcome(codec.CODES[code]) for code in n] if n else [Outcome(Code.OK)] * len(items)
 
     async def release(self, partition: Partition, items: Sequence[Release]) -> list[Outcome]:
         if partition.namespace_ids and not partition.topic:

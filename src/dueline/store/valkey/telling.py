@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ...engine.job import LeasedJob, Partition, Reason
 from ...engine.outcomes import OutcomeHook, Outcomes
 from ...engine.store import Outcome, SendItem, SendOutcome
-from .codec import REASONS, unpack_id
+from .codec import REASONS, pulled_bytes, unpack_id
 
 
 def tell_pulled(
@@ -15,7 +15,7 @@ def tell_pulled(
 ) -> None:
     """The jobs of a pull, and those that it found to be dead."""
     outcomes.pulled(partition, jobs)
-    tell_deaths(outcomes, partition, blob[sum(n[6::10]) + sum(n[7::10]) :])
+    tell_deaths(outcomes, partition, blob[pulled_bytes(n[6], blob) :])
 
 
 def tell_deaths(outcomes: Outcomes, partition: Partition, blob: bytes) -> None:

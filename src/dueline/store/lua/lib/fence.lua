@@ -13,6 +13,7 @@ local function fence_of(schedule)
     if text then
       fence.version, fence.at, fence.gone = struct.unpack(FENCE, text)
     end
+    fence.stored = fence.gone
     fences[schedule] = fence
   end
   return fence
@@ -39,23 +40,26 @@ local function write_fence(schedule, version, at, gone)
   end
   if version > fence.version and fence.gone > 0 then
     fence.gone = 0
-    collect('ra', 'o' .. schedule)
   end
   fence.version, fence.at = version, math.max(fence.at, at)
   if gone and fence.gone == 0 then
     fence.gone = start
-    collect('za', int(start + GONE_KEEP), 'o' .. schedule)
-    work_at(start + GONE_KEEP)
   end
   fence.written = true
   return fence
 end
 
--- Collects the fences that have changed.
+-- Collects the fences that have changed, and what the agenda says of them at the end of the call.
 local function keep_fences()
   for schedule, fence in pairs(fences) do
     if fence.written then
       put(set, 'o:' .. schedule, struct.pack(FENCE, fence.version, fence.at, fence.gone))
+      if fence.gone > 0 and fence.gone ~= fence.stored then
+        collect('za', int(fence.gone + GONE_KEEP), 'o' .. schedule)
+        work_at(fence.gone + GONE_KEEP)
+      elseif fence.gone == 0 and fence.stored > 0 then
+        collect('ra', 'o' .. schedule)
+      end
     end
   end
 end

@@ -3,6 +3,7 @@
 -- comes up to 100 ms late loses nothing. Tokens are not refunded: a released job costs another one when pulled again.
 local SPARE = 1e-9 -- tolerance for rounding, without which a token could come a millisecond late
 local rate = M.rt and tonumber(M.rt) > 0 and tonumber(M.rt) or nil
+local bucket = rate and redis.call('HMGET', m, 'rk', 'ra') -- tokens, and when
 
 local function most(per_second)
   return 1 + per_second / 10
@@ -10,7 +11,7 @@ end
 
 -- The tokens available now. If the clock went back, deliveries must not stop until it has caught up.
 local function refilled()
-  return math.min(most(rate), tonumber(M.rk) + math.max(0, now - tonumber(M.ra)) * rate / 1000)
+  return math.min(most(rate), tonumber(bucket[1]) + math.max(0, now - tonumber(bucket[2])) * rate / 1000)
 end
 
 local function whole(tokens)

@@ -20,5 +20,5 @@ local function none_found(n, width)
       put(results, 0)
     end
   end
-  return { 0, now, 0, 0, cmsgpack.pack(results), '' }
+  return reply(0, 0, 0, cmsgpack.pack(results), '')
 end

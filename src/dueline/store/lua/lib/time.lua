@@ -1,5 +1,6 @@
--- time: read the clock once per call, and compare it with the time that the caller expects. Reads ARGV[2], which for
--- changes that take a send number also has the data that the caller expects (lib/epoch, lib/lost).
+-- time: read the clock once per call, and compare it with the time that the caller expects. ARGV[2] is empty, or
+-- expected now, tolerance (0 = anything goes), and for changes that take a send number the data that the caller expects
+-- (lib/epoch, lib/lost): the highest send number, all three as doubles, then the epoch.
 local LAST = 253402300799999
 local now, start -- rounded down, to judge what has passed; rounded up, for times that begin now
 if ARGV[1] ~= '' then
@@ -7,14 +8,14 @@ if ARGV[1] ~= '' then
   start = now
 else
   local t = redis.call('TIME')
-  local us = tonumber(t[2])
-  now = tonumber(t[1]) * 1000 + math.floor(us / 1000)
-  start = us % 1000 > 0 and now + 1 or now
+  local us = t[2] % 1000
+  now = t[1] * 1000 + (t[2] - us) / 1000
+  start = us > 0 and now + 1 or now
 end
 local stepped = false -- the clock is not where the caller expects it: change nothing
-local epoch, highest
+local highest = 0
 if ARGV[2] ~= '' then
   local expected, tolerance
-  expected, tolerance, epoch, highest = string.match(ARGV[2], '^(%d*):(%d*):?([^:]*):?(%d*)$')
-  stepped = expected ~= '' and math.abs(now - tonumber(expected)) > tonumber(tolerance)
+  expected, tolerance, highest = struct.unpack('>ddd', ARGV[2])
+  stepped = tolerance > 0 and math.abs(now - expected) > tolerance
 end

@@ -25,12 +25,12 @@ local function grouped(command, key, list)
   end
 end
 
--- Writes everything collected, wakes the waiters, remembers the answer and returns it.
+-- Writes everything collected, wakes the waiters and remembers the answer; `memo`: what to remember instead of it. Returns
+-- note and extra of the reply.
 -- A call that changed nothing is not remembered, because running it again has the same effect as the first time.
-local function finish(numbers, reply, memo)
-  local packed = cmsgpack.pack(numbers)
+local function write_all(packed, text, memo)
   if next(out) == nil and next(counts) == nil and #set == 0 then
-    return { 0, now, 0, 0, packed, reply }
+    return 0, 0
   end
   local head
   if waited and first then
@@ -59,7 +59,7 @@ local function finish(numbers, reply, memo)
   if waited and ((first and (head == nil or first < head)) or (freed and limited)) then
     redis.call('SPUBLISH', channel, '')
   end
-  local note, extra = 0, M.reg and 0 or 1
+  local note = 0
   if soonest then
     local agenda = M.ag and tonumber(M.ag) or 0
     local due = math.min(math.ceil(soonest / 10000) * 10000, LAST)
@@ -70,9 +70,15 @@ local function finish(numbers, reply, memo)
   if seq ~= tonumber(M.seq or 0) then
     put(set, 'seq', int(seq))
   end
-  put(set, 'c:' .. caller, nonce .. struct.pack('>I6', now) .. (memo or struct.pack('>I4', #packed) .. packed .. reply))
+  put(set, 'c:' .. caller, nonce .. struct.pack('>I6', now) .. (memo or struct.pack('>I4', #packed) .. packed .. text))
   redis.call('HSET', m, unpack(set))
-  return { 0, now, note, extra, packed, reply }
+  return note, M.reg and 0 or 1
+end
+
+local function finish(numbers, text)
+  local packed = cmsgpack.pack(numbers)
+  local note, extra = write_all(packed, text)
+  return reply(0, note, extra, packed, text)
 end
 
 -- The time for a hint that the directory should have and does not; 0 = none.
@@ -88,13 +94,19 @@ local function agenda_note()
   return 0
 end
 
+-- What a repeated call was answered before: numbers and blob; nil when this call is new.
+local function earlier()
+  if again then
+    local size = struct.unpack('>I4', M.memo, 15)
+    return string.sub(M.memo, 19, 18 + size), string.sub(M.memo, 19 + size)
+  end
+end
+
 -- The answer to a repeated call, nil when this call is new. Its time is the present: an old one would look like a clock
 -- that was set back.
 local function earlier_reply()
-  local memo = M.memo
-  if memo and string.sub(memo, 1, 8) == nonce then
-    local size = struct.unpack('>I4', memo, 15)
-    local packed, reply = string.sub(memo, 19, 18 + size), string.sub(memo, 19 + size)
-    return { 0, now, agenda_note(), M.reg and 0 or 1, packed, reply }
+  local packed, text = earlier()
+  if packed then
+    return reply(0, agenda_note(), M.reg and 0 or 1, packed, text)
   end
 end
