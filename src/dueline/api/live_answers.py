@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 
 from ..durations import datetime_of
-from .documented import one_of
+from .schema_hints import one_of
 
 EventKind = Annotated[str, one_of("hello", "job", "topic", "gap")]
 

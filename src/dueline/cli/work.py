@@ -63,7 +63,7 @@ def work(
     ] = None,
     prune: Annotated[
         bool,
-        typer.Option("--prune", help="Delete the schedules that this Worker's name wrote and that left its code."),
+        typer.Option("--prune", help="Delete schedules of this Worker's name that are no longer in its code."),
     ] = False,
     namespace: Namespace = None,
     token_file: TokenFile = None,
@@ -73,7 +73,9 @@ def work(
     If the command exits with 0, the job is done; with 65, it is dead (rejected); with any other code, it is retried by
     its retry policy. The command gets DUELINE_JOB_ID, DUELINE_TOPIC, DUELINE_ATTEMPT and other variables.
     """
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    from ..worker.log import shown_log
+
+    logging.basicConfig(level=logging.INFO, handlers=[shown_log("%(asctime)s %(levelname)s %(message)s")])
     token = read_token(token_file)
     if command:
         if prune:

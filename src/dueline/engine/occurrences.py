@@ -1,6 +1,6 @@
 """The occurrences of a schedule: the times at which its jobs are due, before jitter. No I/O.
 
-An occurrence is a property of the schedule alone, not of when somebody looks: every server finds the same times, and a
+An occurrence is a property of the schedule alone, not of when it is computed: every server finds the same times, and a
 schedule that is written again unchanged keeps them. An interval is a fixed grid for the same reason.
 
 When a zone changes its clock, the rule depends on the expression (docs/schedules.md has the table):
@@ -184,7 +184,7 @@ def _times(schedule: Schedule) -> Times:
             raise MissingField("give cron or every", "cron")
         times = CronTimes(parse_cron(schedule.cron), wall_clock(schedule.tz))
         if times.after(_CHECKED_FROM_MS) is None:
-            raise InvalidField(f'"{schedule.cron}" never comes: its times do not exist in {schedule.tz}', "cron")
+            raise InvalidField(f'"{schedule.cron}" never occurs: its times do not exist in {schedule.tz}', "cron")
         return times
     if schedule.cron is not None:
         raise InvalidField("give cron or every, not both", "every")

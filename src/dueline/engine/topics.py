@@ -218,21 +218,21 @@ class Topic:
     def partition_of(self, id: str) -> Partition:
         """The current partition of this id."""
         current = self.current
-        return current[0] if len(current) == 1 else current[self.map.place_of(id)]
+        return current[0] if len(current) == 1 else current[self.map.index_of(id)]
 
     def old_partition_of(self, id: str) -> Partition | None:
         """The old partition that may hold this id."""
         if not self.old:
             return None
-        place = self.map.old_place_of(id)
-        cells = self.left.cells[place]
-        return self.old[place] if cells is None or cell_of(id) in cells else None
+        index = self.map.old_index_of(id)
+        cells = self.left.cells[index]
+        return self.old[index] if cells is None or cell_of(id) in cells else None
 
     def partitions_of_key(self, key: str) -> tuple[Partition, ...]:
         """The partitions that may hold groups of a merge key, the current one first. The id of a group belongs to the
         same partition as its key, but to another cell."""
         current = self.partition_of(key)
-        return (current, self.old[self.map.old_place_of(key)]) if self.old else (current,)
+        return (current, self.old[self.map.old_index_of(key)]) if self.old else (current,)
 
     @property
     def metrics(self) -> TopicMetrics:

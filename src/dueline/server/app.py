@@ -20,7 +20,7 @@ from .._version import __version__
 from ..api.answers import Info
 from ..config.reach import parse_address
 from ..config.settings import Settings, namespaces_with_own_ids
-from ..dialects.contract import DialectContext
+from ..dialects.contract import Dialect, DialectContext
 from ..dialects.http import Request, Route, SpaceOwner
 from ..dialects.table import DIALECTS
 from ..engine.commands import TopicView
@@ -120,8 +120,14 @@ class App:
         self.engine.audit.on_loss = self._audit_lost
         self._sends = SendNotices(self.engine, self._notices)
         self.engine.watch_sends(self._sends)
-        self._pending = PendingJobs(self.engine, self.quotas.max_pending_jobs, self.quotas.refuse_pending)
-        if any(row.max_pending_jobs is not None for row in settings.namespaces.values()):
+        self._pending = PendingJobs(
+            self.engine,
+            self.quotas.max_pending_jobs,
+            self.quotas.max_pending_jobs_of_token,
+            self.quotas.refuse_pending,
+        )
+        has_tokens = settings.server.auth == "tokens"
+        if has_tokens or any(row.max_pending_jobs is not None for row in settings.namespaces.values()):
             self.engine.limit_sends(self._pending)
             self.quotas.pending = self._pending.in_use
         self.pushed = PushNotices(Notices("dueline.push"))
@@ -132,16 +138,31 @@ class App:
         self.auth: Authenticator = OpenAccess(self._token_ignored)
         self.tokens: TokenCache | None = None
         self._login: Login | None = None
-        if settings.server.auth == "tokens":
-            self.tokens = TokenCache(self.store, lease_s=token_lease_s)
-            self.auth = checked = TokenAuthenticator(self.tokens, self.store.now_ms)
-            self._login = checked.login
-            self.tokens.changed = self._tokens_changed
+        if has_tokens:
+            self._check_tokens(token_lease_s)
         self.recheck: Callable[[], None] = self._recheck_fronts
         self._siblings = Siblings(folder, index, self.snapshot, self._counts)
         self._topics: tuple[float, list[Samples]] = (0.0, [])
         self._always_open: frozenset[str] = frozenset()
         self._started = asyncio.Event()  # set once the start has succeeded or failed
+        self._dialects = self._built_dialects(folder)
+        self._enabled = [self._dialects[name] for name in settings.served()]
+        for dialect in self._dialects.values():
+            self.push.couriers.update(dialect.couriers())
+        self._callers = DialectCallers(settings, self._dialects, self._notices)
+        self.auth = self._callers.authenticator(self.auth)
+        self.fronts = [self._front(address, names) for address, names in addresses(settings).items()]
+        self.quotas.addresses = [front.addresses for front in self.fronts]
+        self._log = EventLog("dueline.server")
+
+    def _check_tokens(self, lease_s: float) -> None:
+        self.tokens = TokenCache(self.store, lease_s=lease_s)
+        self.auth = checked = TokenAuthenticator(self.tokens, self.store.now_ms)
+        self._login = checked.login
+        self.tokens.changed = self._tokens_changed
+
+    def _built_dialects(self, folder: Path | None) -> dict[str, Dialect]:
+        """All dialects of the table, by name, even if they are switched off."""
         context = DialectContext(
             engine=self.engine,
             info=self.info,
@@ -152,16 +173,8 @@ class App:
             samples=self._merged,
             folder=folder,
         )
-        sections = settings.dialects.by_name()
-        self._dialects = {spec.name: spec.build(sections[spec.name], context) for spec in DIALECTS}
-        self._enabled = [self._dialects[name] for name in settings.served()]
-        for dialect in self._dialects.values():
-            self.push.couriers.update(dialect.couriers())
-        self._callers = DialectCallers(settings, self._dialects, self._notices)
-        self.auth = self._callers.authenticator(self.auth)
-        self.fronts = [self._front(address, names) for address, names in addresses(settings).items()]
-        self.quotas.addresses = [front.addresses for front in self.fronts]
-        self._log = EventLog("dueline.server")
+        sections = self.settings.dialects.by_name()
+        return {spec.name: spec.build(sections[spec.name], context) for spec in DIALECTS}
 
     # --- addresses --------------------------------------------------------------------------------------------------
 
@@ -180,6 +193,7 @@ class App:
             audit=self.engine.audit,
             token_places=self._callers.token_places(),
             read_only=self.settings.server.ui_read_only,
+            queue_of=None if self.tokens is None else self.quotas.queue_of_token,
         )
         limits = FrontLimits(
             max_body_bytes=self.settings.limits.max_request_bytes,
@@ -297,7 +311,7 @@ class App:
             store = self.settings.store
             url = f"embedded:{store.data}" if store.url is None else parse_store_url(store.url).shown
             self._log.warning(
-                "there are no tokens, so every call is refused. Make the first one with: "
+                "there are no tokens, so every call is refused. Create the first one with: "
                 f"dueline token create NAME --right admin --all-namespaces --url {url}"
             )
 
@@ -421,6 +435,6 @@ class App:
 
     async def _view(self, namespace: str, topic: str) -> tuple[str, TopicView] | None:
         try:
-            return namespace, await self.engine.topic(namespace, topic)
+            return namespace, await self.engine.topic(namespace, topic, samples.BANDS_MS)
         except DuelineError:
             return None

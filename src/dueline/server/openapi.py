@@ -16,8 +16,8 @@ from ..api import answers as a
 from ..api import live_answers, overview_answers, schedule_answers
 from ..api import requests as r
 from ..api.operations import OPERATIONS, Many, Operation, Shape
+from ..api.statuses import STATUS
 from ..bounds import MAX_ITEMS
-from ..dialects.native.encode import STATUS
 from ..rights import Right
 
 ANSWER_MODULES = tuple(one.__name__ for one in (a, live_answers, overview_answers, schedule_answers))
@@ -263,8 +263,8 @@ def _system_paths() -> dict[str, Any]:
         }
         if security:
             described |= {str(STATUS[code]): _error_response(STATUS[code], [code]) for code in TOKEN_ERRORS}
-        told = {"operationId": name, "summary": summary, "tags": ["Server"], "responses": described}
-        return {"get": {**told, "security": list(security)}}
+        operation = {"operationId": name, "summary": summary, "tags": ["Server"], "responses": described}
+        return {"get": {**operation, "security": list(security)}}
 
     return {
         "/healthz": get("healthz", "The process is alive", {"200": "alive"}),

@@ -20,6 +20,7 @@ from ...engine.directory import TopicChange
 from ...engine.fence import Fence
 from ...engine.job import BodyKind, Job, LeasedJob, Partition, Reason, State
 from ...engine.limits import PULL_BYTES
+from ...engine.open_groups import GroupPage
 from ...engine.outcomes import OutcomeHook
 from ...engine.store import (
     CleanOutcome,
@@ -52,7 +53,7 @@ from .counts import count
 from .directory import MemoryDirectory
 from .edits import edited
 from .event_stream import MemoryEventStream
-from .listing import list_page
+from .listing import group_page, list_page
 from .partitions import PartitionState, RecordSet
 from .push_log import MemoryPushLog
 from .records import Group, Record, Status, due_ms, is_overdue, job_of, judged, leased_job_of
@@ -71,16 +72,14 @@ class MemoryStore:
         self.charts = MemoryCharts(clock)
         self.tokens = MemoryTokens(clock)
         self.stream = MemoryEventStream(clock)
-        self.workers = MemoryWorkers(clock)
-        self.hook = OutcomeHook()
+        self.workers, self.hook = MemoryWorkers(clock), OutcomeHook()
         self.events: Events | None = None
         self._clock = clock
         self._partitions: dict[Partition, PartitionState] = {}
         self._record_sets: dict[tuple[str, str | None, int], RecordSet] = {}
         self._watched: set[Partition] = set()
         self._watches_topics = False
-        self._token_base = secrets.token_hex(8)
-        self._token_numbers = itertools.count(1)
+        self._token_base, self._token_numbers = secrets.token_hex(8), itertools.count(1)
 
     async def start(self) -> None: ...
     async def stop(self) -> None: ...
@@ -319,9 +318,7 @@ class MemoryStore:
 
     async def control(self, partition: Partition, control: Control) -> None:
         if partition.namespace_ids and not partition.topic:
-            records, version = self._state(partition).record_set, control.policy_version or 0
-            if version >= (records.closed or 0):
-                records.closed = version if control.closed else None
+            self._state(partition).record_set.close(control.policy_version or 0, bool(control.closed))
             return
         with self._change(partition) as change:
             state = change.state
@@ -361,6 +358,9 @@ class MemoryStore:
 
     async def list(self, partition: Partition, query: Query) -> Page:
         return list_page(self._state(partition), query, self._clock())
+
+    async def groups(self, partition: Partition, cursor: bytes, limit: int) -> GroupPage:
+        return group_page(self._state(partition), cursor, limit, self._clock())
 
     async def held(self, partition: Partition, limit: int) -> frozenset[str] | None:
         ids = frozenset(self._state(partition).record_set.records)

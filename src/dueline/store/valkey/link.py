@@ -175,7 +175,7 @@ class Link:
         return await self._node(endpoint).open()
 
     def moved(self, asked: Endpoint, error: MovedError) -> None:
-        """A node says who has a slot now. The layout is asked for too, because others may have moved with it."""
+        """A node names the new node of a slot. The layout is read again, because others may have moved with it."""
         if self._slots:
             self._slots[error.slot_id] = self._node(Endpoint(error.host or asked.host, error.port))
             self._moved = True

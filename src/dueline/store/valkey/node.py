@@ -232,7 +232,7 @@ class Node:
         def lost(_: PipelinedConnection) -> None:
             nonlocal alive
             alive = False
-            connection.lose(LinkLost("the connection beside it was lost", True))
+            connection.lose(LinkLost("the witness connection was lost", True))
 
         try:
             beside = PipelinedConnection(await self.open(), self._reply_timeout_s, self._trouble, lost)

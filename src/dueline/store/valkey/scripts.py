@@ -40,6 +40,7 @@ OPERATIONS = (
     "held",
     "fence",
     "charts",
+    "groups",
     "events",
     "workers",
 )

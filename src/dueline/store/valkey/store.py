@@ -21,7 +21,8 @@ from ...engine.fence import Fence
 from ...engine.guards import GuardWatch
 from ...engine.job import Job, Partition, Reason, State
 from ...engine.limits import PULL_BYTES, Limits
-from ...engine.namespace_queue import NamespaceQueue
+from ...engine.open_groups import GroupPage
+from ...engine.queue_limit import QueueLimit
 from ...engine.store import (
     CleanOutcome,
     Control,
@@ -42,7 +43,7 @@ from ...engine.store import (
     Spare,
     Stats,
 )
-from . import appends, codec, requests, telling
+from . import appends, codec, reads, requests, telling
 from .audit_log import ValkeyAuditLog
 from .batching import Batcher, together
 from .calls import Calls, WrongStore
@@ -91,7 +92,7 @@ class ValkeyStore:
         replication: Replication | None = None,
         link: Link | None = None,
         store_clock: StoreClock | None = None,
-        queue_of: Callable[[str], NamespaceQueue | None] = lambda namespace: None,
+        queue_of: Callable[[str], QueueLimit | None] = lambda namespace: None,
         guards: GuardWatch | None = None,
     ) -> None:
         self.url = url
@@ -111,14 +112,12 @@ class ValkeyStore:
         self.tokens = ValkeyTokens(self._calls.tokens, partial(self._wakeups.watch, tokens_channel(prefix)))
         self.stream = ValkeyEventStream(self._calls.event_call, self._wakeups, prefix)
         self.workers = ValkeyWorkers(self._calls.worker_call)
-        self.hook = self._calls.hook
-        self.clock = self._calls.clock
+        self.clock, self.hook = self._calls.clock, self._calls.hook
         self._openings = Openings(self._calls)
-        self.epochs = self._calls.epochs
+        self.epochs, self.errors = self._calls.epochs, self._calls.errors
         self.start = self._calls.start
         self.check = self._openings.check
-        self.plain = self._calls.plain
-        self.now_ms = self._calls.now_ms
+        self.plain, self.now_ms = self._calls.plain, self._calls.now_ms
         self._queue_of = queue_of
         self._batchers: dict[tuple[str, Partition, int], Batcher[Any, Any]] = {}
         self._locks: dict[tuple[str, Partition], asyncio.Lock] = {}
@@ -381,9 +380,10 @@ class ValkeyStore:
             for _ in range(CLEAN_STEPS):  # record deaths by time first, so that the index includes them
                 if not (await self.clean(partition)).more:
                     break
-        now_ms, n, blob = await self._calls.look("list", partition, *requests.query(query))
-        jobs = codec.decode_shown(n[1:], blob, partition.topic, n[0])
-        return Page([job for job in jobs if job is not None], blob[: n[0]] or None, now_ms)
+        return await reads.page_of_jobs(self._calls, partition, query)
+
+    async def groups(self, partition: Partition, cursor: bytes, limit: int) -> GroupPage:
+        return await reads.page_of_groups(self._calls, partition, cursor, limit)
 
     async def held(self, partition: Partition, limit: int) -> frozenset[str] | None:
         _, n, blob = await self._calls.look("held", partition, codec.pack_numbers([limit]))
