@@ -20,6 +20,7 @@ OWN_KEYS = {
     "tokens": "records changes ends confirmed seen",
     "epochs": "meta epochs closed",
     "events": "stream state members",
+    "workers": "records seen",
 }
 
 

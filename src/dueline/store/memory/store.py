@@ -59,6 +59,7 @@ from .push_log import MemoryPushLog
 from .records import Group, Record, Status, due_ms, is_overdue, job_of, judged, leased_job_of
 from .telling import told
 from .tokens import MemoryTokens
+from .workers import MemoryWorkers
 
 
 class MemoryStore:
@@ -71,15 +72,14 @@ class MemoryStore:
         self.charts = MemoryCharts(clock)
         self.tokens = MemoryTokens(clock)
         self.stream = MemoryEventStream(clock)
-        self.hook = OutcomeHook()
+        self.workers, self.hook = MemoryWorkers(clock), OutcomeHook()
         self.events: Events | None = None
         self._clock = clock
         self._partitions: dict[Partition, PartitionState] = {}
         self._record_sets: dict[tuple[str, str | None, int], RecordSet] = {}
         self._watched: set[Partition] = set()
         self._watches_topics = False
-        self._token_base = secrets.token_hex(8)
-        self._token_numbers = itertools.count(1)
+        self._token_base, self._token_numbers = secrets.token_hex(8), itertools.count(1)
 
     async def start(self) -> None: ...
     async def stop(self) -> None: ...

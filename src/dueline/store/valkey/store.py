@@ -64,6 +64,7 @@ from .tls import StoreTls
 from .tokens import ValkeyTokens
 from .wakeups import Wakeups
 from .witness import Replication
+from .workers import ValkeyWorkers
 
 __all__ = ["ValkeyStore", "WrongStore"]
 
@@ -111,14 +112,13 @@ class ValkeyStore:
         self.charts = ValkeyCharts(self._calls.once, prefix)
         self.tokens = ValkeyTokens(self._calls.tokens, partial(self._wakeups.watch, tokens_channel(prefix)))
         self.stream = ValkeyEventStream(self._calls.event_call, self._wakeups, prefix)
-        self.hook = self._calls.hook
-        self.clock = self._calls.clock
+        self.workers = ValkeyWorkers(self._calls.worker_call)
+        self.clock, self.hook = self._calls.clock, self._calls.hook
         self._openings = Openings(self._calls)
         self.epochs, self.errors = self._calls.epochs, self._calls.errors
         self.start = self._calls.start
         self.check = self._openings.check
-        self.plain = self._calls.plain
-        self.now_ms = self._calls.now_ms
+        self.plain, self.now_ms = self._calls.plain, self._calls.now_ms
         self._queue_of = queue_of
         self._batchers: dict[tuple[str, Partition, int], Batcher[Any, Any]] = {}
         self._locks: dict[tuple[str, Partition], asyncio.Lock] = {}
