@@ -374,7 +374,8 @@ class ValkeyStore:
         state = 0 if query.state is None else codec.STATE_NUMBER[query.state]
         after = -1 if query.due_after_ms is None else query.due_after_ms
         before = -1 if query.due_before_ms is None else query.due_before_ms
-        numbers = [state, query.limit, int(query.body), after, before, len(tag), key_size, len(query.cursor)]
+        sizes = (len(tag), key_size, len(query.cursor))
+        numbers = [state, query.limit, int(query.body), after, before, *sizes, int(query.newest)]
         now_ms, n, blob = await self._calls.look(
             "list", partition, codec.pack_numbers(numbers), tag + key + query.cursor
         )
