@@ -60,8 +60,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "cli": {
         *("api", "bounds", "client", "config", "server", "runtime", "store", "engine", "worker", "_version"),
-        *("dialects.table", "dialects.spec", "load_generator"),
+        *("dialects.table", "dialects.spec", "load_generator", "demo", "testing.process"),
     },
+    "demo": {"client", "worker", "testing.server"},  # a user of everything that ships
     "exfe": {"engine", "_version"},
     "integrations": {"client", "worker", "server", "dialects", "config", "runtime", "_version"},
     "testing": {

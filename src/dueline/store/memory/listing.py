@@ -1,9 +1,9 @@
 """One page of a partition's jobs. No I/O.
 
 Order: first live jobs by (time, number), then ended jobs by (end, number). The time of a leased job is its lease
-deadline, otherwise the time at which it may be delivered. Dead jobs can also be listed from the newest to the oldest. A cursor is the position of the last entry of its page, so
-jobs that vanish or appear between two pages do not affect others. Tags find live and dead jobs. A merge key finds its
-live groups, in the order in which they were opened.
+deadline, otherwise the time at which it may be delivered. Dead jobs can also be listed from the newest to the oldest. A
+cursor is the position of the last entry of its page, so jobs that vanish or appear between two pages do not affect
+others. Tags find live and dead jobs. A merge key finds its live groups, in the order in which they were opened.
 """
 
 from __future__ import annotations
