@@ -80,6 +80,8 @@ SAMPLES: dict[str, Sample] = {
     "pause": Sample("POST", T + "/pause", body={"until_ms": 1}),
     "resume": Sample("POST", T + "/resume"),
     "list_namespaces": Sample("GET", "/v1/namespaces", Names.NOTHING),
+    "forecast": Sample("GET", "/v1/forecast?edges_ms=1,2", Names.ALL),
+    "topic_forecast": Sample("GET", T + "/forecast?edges_ms=1,2"),
     "list_dead": Sample("GET", T + "/dead"),
     "revive": Sample("POST", T + "/dead/revive", body={"ids": ["none"]}),
     "purge": Sample("POST", T + "/dead/purge", body={"ids": ["none"]}),

@@ -11,4 +11,5 @@ MAX_RATE_PER_S = 1_000_000.0
 MAX_SUCCESS = 100  # statuses that mean success
 MAX_SECRETS = 2
 MAX_BANDS = 64  # of a topic's scheduled jobs, by how soon they are due
+MAX_EDGES = 64  # times between which a forecast counts
 MAX_PATTERNS = 64  # topic patterns of a token

@@ -160,13 +160,30 @@ async def test_the_figures_of_a_partition(kit: StoreKit) -> None:
     now_ms = kit.clock.now_ms
     await kit.send_many([item("s2", delay_ms=1_000), item("s3", delay_ms=9_000)])
     await kit.advance(2)
-    stats = await kit.stats([50, 500, 5_000])
+    stats = await kit.stats([0, 50, 500, 5_000], from_now=True)
     assert (stats.scheduled, stats.ready, stats.leased) == (3, 1, 1)
     assert (stats.done, stats.dead, stats.cancelled, stats.broken) == (1, 1, 1, 0)
     assert (stats.next_due_at_ms, stats.oldest_ready_at_ms) == (now_ms + 100, now_ms)
     assert (stats.paused_until_ms, stats.waiting, stats.now_ms) == (None, False, now_ms + 2)
     assert stats.bands == (0, 1, 1, 1)
     assert {reason: n for reason, n in stats.dead_by_reason.items() if n} == {"exhausted": 1}
+
+
+async def test_scheduled_jobs_are_counted_between_times(kit: StoreKit) -> None:
+    now_ms = kit.clock.now_ms
+    await kit.send_many([item(f"j{delay_ms}", delay_ms=delay_ms) for delay_ms in (0, 10, 20, 21, 5_000)])
+    await kit.send_many([item("leased")])
+    assert len(await kit.pull(max=2)) == 2
+
+    async def bands(*edges_ms: int) -> tuple[int, ...]:
+        return (await kit.stats([now_ms + edge_ms for edge_ms in edges_ms])).bands
+
+    assert await bands(0, 10, 20, 21, 22) == (0, 1, 1, 1, 1)
+    assert await bands(11, 20) == (0, 3)
+    await kit.advance(10)
+    assert await bands(-500, 10, 20, 6_000) == (0, 0, 3, 0)  # what is due already is not scheduled
+    assert (await kit.stats([LAST_MS])).bands == (0,)
+    assert (await kit.stats()).bands == ()
 
 
 async def test_the_figures_of_a_partition_that_was_never_used(kit: StoreKit) -> None:

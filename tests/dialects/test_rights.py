@@ -42,6 +42,8 @@ delete_topic                    manage  header or cookie
 pause                           manage  header or cookie
 resume                          manage  header or cookie
 list_namespaces                 read    header or cookie
+forecast                        read    header or cookie
+topic_forecast                  read    header or cookie
 list_dead                       read    header or cookie
 revive                          manage  header or cookie
 purge                           manage  header or cookie

@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from dueline import Client, DuelineApiError, NewJob, Patience
 from dueline.api.token_requests import CreateToken
-from dueline.client import Lease, calls, json_body, schedule_calls
+from dueline.client import Lease, calls, json_body, overview_calls, schedule_calls
 from dueline.worker import Queue, connect
 from dueline.worker.direct import DirectQueue
 
@@ -21,7 +21,10 @@ from .served import served
 
 ONE_TRY = Patience(deadline_s=0)
 BODY = json_body({"n": 1})
-VARIES = ("lease", "lease_until_ms", "due_at_ms", "created_at_ms", "updated_at_ms", "expires_at_ms", "retain_until_ms")
+VARIES = (
+    *("at_ms", "lease", "lease_until_ms", "due_at_ms", "created_at_ms", "updated_at_ms"),
+    *("expires_at_ms", "retain_until_ms"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -151,6 +154,10 @@ CALLS: dict[str, calls.Call[Any]] = {
     "set a topic to another version": calls.set_topic("p", {"version": 99}),
     "get a topic": calls.topic("p"),
     "get no topic": calls.topic("nothing"),
+    "forecast": overview_calls.forecast([1, 4_000_000_000_000]),
+    "forecast of a topic": overview_calls.forecast([1, 4_000_000_000_000], "p"),
+    "forecast of no topic": overview_calls.forecast([1, 2], "nothing"),
+    "forecast backwards": overview_calls.forecast([2, 1]),
     "pause": calls.pause("p"),
     "resume": calls.resume("p"),
     "topics": calls.topics(limit=1),

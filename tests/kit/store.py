@@ -264,8 +264,8 @@ class StoreKit:
     async def listed_ids(self, **words: Any) -> list[str]:
         return [job.id for job in await self.listed(**words)]
 
-    async def stats(self, bands_ms: Sequence[int] = ()) -> Stats:
-        return await self.store.stats(self.partition, bands_ms)
+    async def stats(self, edges_ms: Sequence[int] = (), from_now: bool = False) -> Stats:
+        return await self.store.stats(self.partition, edges_ms, from_now)
 
     async def clean(self) -> None:
         """Tidy until nothing is left to write down now."""

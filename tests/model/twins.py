@@ -223,7 +223,7 @@ class Twins:
         assert fsck.check(self.partition, contents) == []
 
     async def _figures(self, store: Store) -> Stats:
-        return replace(await store.stats(self.partition, [10, 100]), waiting=False)
+        return replace(await store.stats(self.partition, [0, 10, 100], True), waiting=False)
 
     async def _listed(self, store: Store, query: Query) -> list[Job]:
         """All pages. Only waiting jobs have a promised order; the others are compared as a set."""

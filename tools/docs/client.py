@@ -15,6 +15,7 @@ from dueline.client.api import Api
 from dueline.client.async_client import AsyncClient
 from dueline.client.client import Client
 from dueline.client.method import method, pages
+from dueline.client.overview_api import OverviewApi
 from dueline.client.patience import Patience
 from dueline.client.schedule_api import ScheduleApi, ScheduleOptions, When
 from dueline.client.sending import SendOptions
@@ -37,7 +38,7 @@ def page() -> str:
     parts = [_HEAD, "\n## Clients\n"]
     parts += [_class(kind) for kind in (Client, AsyncClient, Patience)]
     parts.append("\n## Methods\n")
-    methods = {**vars(Api), **vars(TopicApi), **vars(ScheduleApi), **vars(TokenApi)}
+    methods = {**vars(Api), **vars(TopicApi), **vars(OverviewApi), **vars(ScheduleApi), **vars(TokenApi)}
     parts += [_method(name, value) for name, value in methods.items() if isinstance(value, method | pages)]
     parts.append("\n## Options of a send\n\n")
     parts += [
@@ -48,7 +49,18 @@ def page() -> str:
     parts.append("\n## Options of a schedule\n\n")
     parts += [_options(kind) for kind in (ScheduleOptions, When)]
     parts.append("\n## Results\n")
-    results = (r.Sent, r.SentItem, r.LeasedJob, r.Job, r.Outcome, r.Topic, r.Schedule, r.Token, r.SecretToken)
+    results = (
+        r.Sent,
+        r.SentItem,
+        r.LeasedJob,
+        r.Job,
+        r.Outcome,
+        r.Topic,
+        r.Forecast,
+        r.Schedule,
+        r.Token,
+        r.SecretToken,
+    )
     parts += [_class(kind) for kind in (*results, calls.Leased, NewJob)]
     parts.append("\n## Errors\n\n| error | code | meaning |\n|---|---|---|\n")
     parts += _errors(errors.DuelineApiError, 0)

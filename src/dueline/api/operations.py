@@ -11,6 +11,7 @@ import msgspec
 
 from ..rights import Right
 from . import answers as a
+from . import overview_requests as vr
 from . import push_requests as pr
 from . import requests as r
 from . import schedule_requests as sr
@@ -71,7 +72,7 @@ P = T + "/push"
 S = "/v1/schedules"
 A = "/v1/tokens"
 SEND, TAKE, TOPICS, DEAD, PUSH, TOKENS = "Sending", "Consuming", "Topics", "Dead jobs", "Push", "Tokens"
-SCHEDULES = "Schedules"
+SCHEDULES, OVERVIEW = "Schedules", "Overview"
 ENDED = ("not_found", "job_leased", "already_done")
 LEASES = ("lease_lost", "not_found")
 LEASE = {"id": "order-1042", "lease": "the token of the pull"}
@@ -122,6 +123,10 @@ OPERATIONS: tuple[Operation, ...] = (
               example={}, audited=True),
     Operation("GET", "/v1/namespaces", "list_namespaces", Right.READ, TOPICS, "List the namespaces that have topics",
               (a.NamespacePage,), query=r.ListTopics),
+    Operation("GET", "/v1/forecast", "forecast", Right.READ, OVERVIEW, "How many jobs fall due when, in all topics",
+              (a.Forecast,), query=vr.GetForecast),
+    Operation("GET", T + "/forecast", "topic_forecast", Right.READ, OVERVIEW,
+              "How many jobs of a topic fall due when", (a.Forecast,), query=vr.GetForecast, errors=("not_found",)),
     Operation("GET", T + "/dead", "list_dead", Right.READ, DEAD, "List dead jobs", (a.DeadPage,), query=r.ListDead),
     Operation("POST", T + "/dead/revive", "revive", Right.MANAGE, DEAD, "Revive dead jobs",
               (Many((REVIVED,)), BULK_REVIVED), r.ReviveJobs, errors=("not_found", "already_done", "store_full"),

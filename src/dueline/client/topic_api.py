@@ -1,5 +1,6 @@
 """The client methods on topics, their push targets and the server. Those on jobs are in `api`, those on
-schedules in `schedule_api`, those on access tokens in `token_api`. No I/O.
+schedules in `schedule_api`, those on access tokens in `token_api`, those that show what happens in `overview_api`.
+No I/O.
 
 topics          topics topic set_topic delete_topic pause resume namespaces
 push targets    push set_push remove_push pause_push resume_push attempts
@@ -15,6 +16,7 @@ from ..api import answers as r
 from . import calls
 from .calls import Call
 from .method import Pages, method, pages
+from .overview_api import OverviewApi
 from .schedule_api import ScheduleApi
 from .sending import MergePolicy, OnConflict, RetryRule, Waits, merge_fields, retry_rule, with_attempts
 from .times import Duration, Moment, duration_ms, moment_ms
@@ -23,7 +25,7 @@ from .token_api import TokenApi
 PAGE_ROWS = 500
 
 
-class TopicApi(ScheduleApi, TokenApi):
+class TopicApi(OverviewApi, ScheduleApi, TokenApi):
     """The methods on topics that Client and AsyncClient share."""
 
     @pages

@@ -187,7 +187,8 @@ class TopicControl:
 
     async def _view(self, topic: Topic, bands_ms: Sequence[int] = ()) -> TopicView:
         expansion = await self._advanced(topic)
-        stats = await asyncio.gather(*(self._store.stats(partition, bands_ms) for partition in topic.partitions))
+        edges_ms = (0, *bands_ms) if bands_ms else ()
+        stats = await asyncio.gather(*(self._store.stats(partition, edges_ms, True) for partition in topic.partitions))
         if any((one.paused_until_ms or 0) != _paused_ms(topic, one.now_ms) for one in stats):
             await self._complete(topic)
         waiters = self._waiters.count_on(topic.partitions)

@@ -26,6 +26,7 @@ from .deletion import TopicDeletion
 from .directory import TopicChange
 from .errors import Draining, DuelineError
 from .expansion import Expansions
+from .forecasts import Forecasts
 from .forwarder import Forwarder
 from .job import ENDED, LIVE, Job, LeasedJob, Partition, State
 from .job_calls import JobCalls
@@ -79,6 +80,7 @@ class Engine:
         self._waiters = Waiters(store, timer, limits.max_waiters)
         self._changes = TopicChanges(store, self._topics, timer, round_s)
         self._control = TopicControl(store, self._topics, self._changes, self._waiters, self._checks)
+        self.forecasts = Forecasts(store, self._topics, self._checks, timer.time)
         self._expansions = Expansions(store, self._topics, self._control, timer, round_s)
         self._control.advance = self._expansions.advance
         self._pushes = PushControl(store, self._control, self._checks)

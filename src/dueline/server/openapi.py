@@ -13,13 +13,14 @@ from typing import Any
 import msgspec
 
 from ..api import answers as a
+from ..api import overview_answers, schedule_answers
 from ..api import requests as r
-from ..api import schedule_answers
 from ..api.operations import OPERATIONS, Many, Operation, Shape
 from ..bounds import MAX_ITEMS
 from ..dialects.native.encode import STATUS
 from ..rights import Right
 
+ANSWER_MODULES = (a.__name__, overview_answers.__name__, schedule_answers.__name__)
 REF = "#/components/schemas/"
 COMMON_ERRORS = ("invalid_field", "rate_limited", "store_down", "loading", "draining", "unknown_outcome")
 TOKEN_ERRORS = ("unauthorized", "forbidden")
@@ -93,7 +94,7 @@ def _schemas() -> dict[str, Any]:
     for name, added in _ADDED.items():
         schemas[name] |= added
     for kind in vars(a).values():
-        if getattr(kind, "__name__", None) in schemas and kind.__module__ in (a.__name__, schedule_answers.__name__):
+        if getattr(kind, "__name__", None) in schemas and kind.__module__ in ANSWER_MODULES:
             _as_written(kind, schemas[kind.__name__])
     schemas["Topic"]["properties"]["policy"] = _schema(a.Policy)
     schemas["Push"]["properties"]["breaker"] = {"anyOf": [_schema(a.Breaker), {"type": "null"}]}

@@ -188,8 +188,8 @@ class FlakyStore:
     async def held(self, partition: Partition, limit: int) -> frozenset[str] | None:
         return await self._through(lambda: self.inner.held(partition, limit))
 
-    async def stats(self, partition: Partition, bands_ms: Sequence[int] = ()) -> Stats:
-        return await self.inner.stats(partition, bands_ms)
+    async def stats(self, partition: Partition, edges_ms: Sequence[int] = (), from_now: bool = False) -> Stats:
+        return await self.inner.stats(partition, edges_ms, from_now)
 
     async def control(self, partition: Partition, control: Control) -> None:
         await self.inner.control(partition, control)

@@ -14,7 +14,7 @@ from msgspec import Raw
 from dueline.api import answers as r
 from dueline.api.requests import Merge
 from dueline.api.token_requests import CreateToken
-from dueline.client import Lease, NewJob, calls, errors, json_body, schedule_calls
+from dueline.client import Lease, NewJob, calls, errors, json_body, overview_calls, schedule_calls
 from dueline.client.encoding import headers_of, http_request
 from dueline.client.schedule_api import put_request
 
@@ -91,6 +91,8 @@ def test_no_limit_of_attempts_is_said_as_null_and_not_left_out() -> None:
         ),
         (calls.topic("t"), ("GET", "/v1/topics/t", None)),
         (calls.topic("t", [5, 70]), ("GET", "/v1/topics/t?bands_ms=5%2C70", None)),
+        (overview_calls.forecast([5, 70]), ("GET", "/v1/forecast?edges_ms=5%2C70", None)),
+        (overview_calls.forecast([5, 70], "t"), ("GET", "/v1/topics/t/forecast?edges_ms=5%2C70", None)),
         (calls.topics("c&=", 9), ("GET", "/v1/topics?cursor=c%26%3D&limit=9", None)),
         (calls.list_jobs("t", state="dead", body=True), ("GET", "/v1/topics/t/jobs?state=dead&body=1", None)),
         (calls.set_topic("t", {"lease_ms": 1}), ("PUT", "/v1/topics/t", {"lease_ms": 1})),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ...api.answers import Info, Sent
-from ...api.operations import BY_NAME, OPERATIONS, PUSH, SCHEDULES, TOKENS, Operation
+from ...api.operations import BY_NAME, OPERATIONS, OVERVIEW, PUSH, SCHEDULES, TOKENS, Operation
 from ...api.reply import Reply
 from ...api.requests import NewJob
 from ...engine.audit import GONE, LOCAL, AuditNote
@@ -24,6 +24,7 @@ from ..http import note_path
 from . import decode, encode
 from .audit import note_reply, note_request
 from .handlers import NativeHandlers
+from .overview_handlers import OverviewHandlers
 from .push_handlers import PushHandlers
 from .schedule_handlers import ScheduleHandlers
 from .token_handlers import TokenHandlers
@@ -42,6 +43,7 @@ class NativeApi:
         handlers = NativeHandlers(engine, info, rules)
         groups = {
             PUSH: PushHandlers(engine, rules),
+            OVERVIEW: OverviewHandlers(engine),
             SCHEDULES: ScheduleHandlers(engine.schedules),
             TOKENS: TokenHandlers(engine.tokens),
         }

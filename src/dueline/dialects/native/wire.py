@@ -141,7 +141,7 @@ def _query_value(name: str, text: str) -> Any:
     """A query value as the JSON value it stands for. A value that does not fit stays a text and is refused later."""
     if name in ("limit", "count", "due_after_ms", "due_before_ms", "since_ms") and _WHOLE.fullmatch(text):
         return int(text)
-    if name == "bands_ms":
+    if name in ("bands_ms", "edges_ms"):
         return [int(one) if _WHOLE.fullmatch(one) else one for one in text.split(",")]
     if name == "body":
         return {"1": True, "true": True, "0": False, "false": False}.get(text, text)

@@ -2,11 +2,11 @@
 -- stats: counts of a partition, without scans.
 -- KEYS   m j r s l a d g k
 -- ARGV   1 now_ms or ""   2 ""   3 ""   4 ""   5 numbers   6 ""
---        numbers  upper bounds of the delay bands, ms from now
+--        numbers  empty, or: 1 if the edges count from now and 0 if they are times, then the edges, ms
 -- RETURN status now 0 0 numbers ""
 --        numbers  scheduled, ready, leased, done, cancelled, broken, dead by reason x 4, next due (-1), oldest ready (-1), paused until (-1),
---                 whether a pull waits, then one count per band and the rest
--- BOUND  (12 + bands) x O(log N)
+--                 whether a pull waits, then per edge the scheduled jobs that are due from it on and before the next one
+-- BOUND  (12 + edges) x O(log N)
 local FIELDS = { 'nD', 'nC', 'nB', 'x1', 'x2', 'x3', 'x4' }
 -- include time
 -- include head
@@ -32,11 +32,10 @@ local result = {
   tonumber(M.x1 or 0), tonumber(M.x2 or 0), tonumber(M.x3 or 0), tonumber(M.x4 or 0),
   top(s, later), oldest >= 0 and oldest <= now and oldest or -1, paused, waited and 1 or 0,
 }
-local from = later
-for _, bound in ipairs(cmsgpack.unpack(ARGV[5])) do
-  local to = int(math.min(now + bound, LAST))
-  put(result, between(s, from, to))
-  from = '(' .. to
+local edges = cmsgpack.unpack(ARGV[5])
+local base = edges[1] == 1 and now + 1 or 0
+for i = 2, #edges do
+  local to = edges[i + 1] and math.min(base + edges[i + 1] - 1, LAST) or LAST
+  put(result, between(s, int(math.max(base + edges[i], now + 1)), int(to)))
 end
-put(result, between(s, from, last))
 return { 0, now, 0, 0, cmsgpack.pack(result), '' }

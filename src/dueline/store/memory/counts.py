@@ -12,14 +12,14 @@ from ...engine.store import Stats
 from .partitions import PartitionState
 
 
-def count(state: PartitionState, bands_ms: Sequence[int], now_ms: int) -> Stats:
-    """All counts at one moment. `bands[i]`: jobs due after bands_ms[i-1] (for the first band: now) and up to
-    bands_ms[i]; the last band has the rest."""
+def count(state: PartitionState, edges_ms: Sequence[int], from_now: bool, now_ms: int) -> Stats:
+    """All counts at one moment."""
     jobs = list(state.jobs(now_ms))
     states = Counter(status.state for _, status in jobs)
     reasons = Counter(status.reason for _, status in jobs)
     scheduled_ms = [record.time_ms for record, status in jobs if status.state is State.SCHEDULED]
-    edges_ms = [now_ms, *(now_ms + band_ms for band_ms in bands_ms), LAST_MS]
+    base_ms = now_ms + 1 if from_now else 0
+    bounds_ms = [*(base_ms + edge_ms for edge_ms in edges_ms), LAST_MS + 1]
     return Stats(
         scheduled=states[State.SCHEDULED],
         ready=states[State.READY],
@@ -35,6 +35,6 @@ def count(state: PartitionState, bands_ms: Sequence[int], now_ms: int) -> Stats:
         dead_by_reason={reason.value: reasons[reason] for reason in Reason},
         now_ms=now_ms,
         bands=tuple(
-            sum(1 for time_ms in scheduled_ms if low_ms < time_ms <= high_ms) for low_ms, high_ms in pairwise(edges_ms)
+            sum(1 for time_ms in scheduled_ms if low_ms <= time_ms < high_ms) for low_ms, high_ms in pairwise(bounds_ms)
         ),
     )

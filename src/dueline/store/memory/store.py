@@ -345,9 +345,9 @@ class MemoryStore:
         ids = frozenset(self._state(partition).record_set.records)
         return None if len(ids) > limit else ids
 
-    async def stats(self, partition: Partition, bands_ms: Sequence[int] = ()) -> Stats:
+    async def stats(self, partition: Partition, edges_ms: Sequence[int] = (), from_now: bool = False) -> Stats:
         now_ms, state = self._clock(), self._state(partition)
-        return count(state, bands_ms, now_ms)
+        return count(state, edges_ms, from_now, now_ms)
 
     async def clean(self, partition: Partition, limit: int = 200) -> CleanOutcome:
         """Make jobs dead whose ttl or attempts are over, and remove records whose retention is over."""

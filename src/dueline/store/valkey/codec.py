@@ -420,14 +420,14 @@ def decode_pulled(
     return good, corrupt
 
 
-def decode_stats(n: Sequence[int], now_ms: int, with_bands: bool) -> Stats:
+def decode_stats(n: Sequence[int], now_ms: int) -> Stats:
     """stats.lua"""
     reasons = {reason.value: count for reason, count in zip(Reason, n[6:10], strict=True)}
     return Stats(
         scheduled=n[0], ready=n[1], leased=n[2], done=n[3], dead=sum(n[6:10]), cancelled=n[4], broken=n[5],
         next_due_at_ms=None if n[10] < 0 else n[10], oldest_ready_at_ms=None if n[11] < 0 else n[11],
         paused_until_ms=None if n[12] < 0 else min(n[12], LAST_MS), waiting=bool(n[13]), dead_by_reason=reasons,
-        now_ms=now_ms, bands=tuple(n[14:]) if with_bands else (),
+        now_ms=now_ms, bands=tuple(n[14:]),
     )  # fmt: skip
 
 

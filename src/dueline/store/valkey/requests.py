@@ -131,3 +131,8 @@ def _size(text: bytes | None) -> int:
 def _error(error: str | None) -> bytes:
     """At most 1 KiB, cut between characters."""
     return (error or "").encode(errors="replace")[:MAX_ERROR_BYTES].decode(errors="ignore").encode()
+
+
+def edges(edges_ms: Sequence[int], from_now: bool) -> bytes:
+    """stats.lua"""
+    return pack_numbers([int(from_now), *edges_ms] if edges_ms else [])

@@ -386,9 +386,9 @@ class ValkeyStore:
         _, n, blob = await self._calls.look("held", partition, codec.pack_numbers([limit]))
         return codec.decode_ids(n[1:], blob) if n[0] else None
 
-    async def stats(self, partition: Partition, bands_ms: Sequence[int] = ()) -> Stats:
-        now_ms, n, _ = await self._calls.look("stats", partition, codec.pack_numbers(list(bands_ms)))
-        return codec.decode_stats(n, now_ms, with_bands=bool(bands_ms))
+    async def stats(self, partition: Partition, edges_ms: Sequence[int] = (), from_now: bool = False) -> Stats:
+        now_ms, n, _ = await self._calls.look("stats", partition, requests.edges(edges_ms, from_now))
+        return codec.decode_stats(n, now_ms)
 
     async def _control(self, partition: Partition, *numbers: float, epoch: str = "") -> tuple[bool, str]:
         n, found = await self._changed("control", partition, codec.pack_numbers(list(numbers)), epoch.encode())

@@ -1,0 +1,24 @@
+"""The queries of the calls that show what happens: forecast. No I/O."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from ..bounds import MAX_EDGES
+from .requests import Ms, Request
+
+
+class GetForecast(Request, frozen=True, kw_only=True):
+    """The query of a forecast."""
+
+    edges_ms: Annotated[
+        list[Ms],
+        Meta(
+            min_length=2,
+            max_length=MAX_EDGES,
+            description="Count the jobs due between these times (Unix ms, ascending, joined with commas).",
+            examples=[[1_767_225_600_000, 1_767_229_200_000, 1_767_232_800_000]],
+        ),
+    ]

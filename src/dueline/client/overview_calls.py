@@ -1,0 +1,17 @@
+"""The calls that show what happens, as `calls` has those on everything else. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..api import answers as r
+from ..api import overview_requests as vr
+from .calls import Call
+
+
+def forecast(edges_ms: Sequence[int], topic: str | None = None) -> Call[r.Forecast]:
+    """Of all topics, or of one."""
+    query = vr.GetForecast(edges_ms=list(edges_ms))
+    if topic is None:
+        return Call("forecast", r.Forecast, (), query)
+    return Call("topic_forecast", r.Forecast, (topic,), query)

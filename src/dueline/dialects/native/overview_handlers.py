@@ -1,0 +1,37 @@
+"""The handlers of the calls that show what happens: forecast. They only read."""
+
+from __future__ import annotations
+
+from ...api import answers as a
+from ...api import overview_requests as vr
+from ...api.reply import Reply
+from ...engine.engine import Engine
+from ...engine.forecasts import Forecast
+from .wire import Caller
+
+
+class OverviewHandlers:
+    """The handlers of the group `Overview` of `api.OPERATIONS`."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def forecast(self, caller: Caller, request: vr.GetForecast) -> Reply:
+        return Reply(_forecast(await self._engine.forecasts.namespace(caller.namespace, request.edges_ms)))
+
+    async def topic_forecast(self, caller: Caller, request: vr.GetForecast, topic: str) -> Reply:
+        return Reply(_forecast(await self._engine.forecasts.topic(caller.namespace, topic, request.edges_ms)))
+
+
+def _forecast(found: Forecast) -> a.Forecast:
+    return a.Forecast(
+        at_ms=found.at_ms,
+        edges_ms=found.edges_ms,
+        counts=found.counts,
+        retries=None,
+        paused=found.paused,
+        later=found.later,
+        topics=tuple(a.TopicForecast(one.topic, one.counts) for one in found.topics),
+        topics_counted=found.topics_counted,
+        complete=found.complete,
+    )
