@@ -49,7 +49,7 @@ export function MiniBars({ values, label }: { values: number[]; label: string })
 // --- calls as dots
 
 export type Dot = { atMs: number; durationMs: number; ok: boolean; told: string };
-const DOTS_HIGH = 150;
+const DOTS_HIGH = 190;
 
 /** Each call at its time and with its duration; a cross failed. The scale of durations is logarithmic. */
 export function DotPlot({ dots, label }: { dots: Dot[]; label: string }) {
@@ -58,7 +58,7 @@ export function DotPlot({ dots, label }: { dots: Dot[]; label: string }) {
   const [from, to] = [Math.min(...times), Math.max(...times)];
   const most = Math.max(10, ...dots.map((one) => one.durationMs));
   const x = (ms: number): number => (to === from ? width / 2 : 8 + ((ms - from) / (to - from)) * (width - 16));
-  const y = (ms: number): number => 128 - (Math.log10(Math.max(1, ms)) / Math.log10(most)) * 108;
+  const y = (ms: number): number => 168 - (Math.log10(Math.max(1, ms)) / Math.log10(most)) * 148;
   const lines = [1, 10, 100, 1000, 10_000, 100_000].filter((ms) => ms <= most);
   return (
     <div ref={box}>

@@ -1,6 +1,7 @@
 // When a schedule runs, in words. Only the usual forms have words; any other expression is shown as it is. The server
 // decides when it really runs: this is for reading.
 import type { Schedule } from "./api";
+import { parseDuration, span } from "./format";
 import { language, t } from "./i18n";
 
 const NAMES: Record<string, string> = { "@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *", "@monthly": "0 0 1 * *", "@weekly": "0 0 * * 0", "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@hourly": "0 * * * *" };
@@ -47,6 +48,6 @@ function cronWords(cron: string): string | undefined {
 
 /** "every day at 09:00", or the expression itself. */
 export function words(one: Pick<Schedule, "cron" | "every">): string {
-  if (one.every) return t("every {span}", { span: one.every });
+  if (one.every) return t("every {span}", { span: span(parseDuration(one.every) ?? 0) });
   return (one.cron && cronWords(one.cron)) || one.cron || "";
 }

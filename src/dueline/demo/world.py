@@ -3,6 +3,7 @@ digest, letters that nobody could deliver, and a few things that need a person."
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -54,7 +55,7 @@ class World:
             new_job(
                 {"order": 10_000 + n, "customer": chance.choice(NAMES), "total": round(9 + chance.random() * 190, 2)},
                 id=f"order-{10_000 + n}",
-                delay=900 + chance.random() * 86_000,
+                delay=900 + self._busy_hours() * 3600,
                 tags=["order", *(["vip"] if n % 12 == 0 else [])],
             )
             for n in range(1400)
@@ -75,20 +76,24 @@ class World:
         )
         client.reschedule("order-timeouts", "order-4711", delay="2h")
 
+    def _busy_hours(self) -> float:
+        """Hours from now, more often in the evening than at night."""
+        while True:
+            hours = self._chance.random() * 23.7
+            hour = (datetime.now(UTC).hour + hours) % 24
+            if self._chance.random() < 0.25 + 0.75 * max(0.0, math.sin((hour - 7) / 16 * math.pi)):
+                return hours
+
     def _reminders(self) -> None:
         """Most are for nine in the morning, so one hour has far more than the others."""
         midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
         sent: list[NewJob] = []
         for n in range(700):
-            day = self._chance.randrange(1, 8)
+            day = self._chance.randrange(7)
             hour = 9.0 + self._chance.random() / 60 if n % 3 == 0 else self._chance.uniform(7, 21)
-            sent.append(
-                new_job(
-                    {"to": self._chance.choice(NAMES), "number": n},
-                    id=f"remind-{n}",
-                    at=midnight + timedelta(days=day, hours=hour),
-                )
-            )
+            at = midnight + timedelta(days=day, hours=hour)
+            at += timedelta(days=7 if at < datetime.now(UTC) else 0)
+            sent.append(new_job({"to": self._chance.choice(NAMES), "number": n}, id=f"remind-{n}", at=at))
         self._client.send_many("reminders", sent)
 
     def _dead_letters(self) -> None:

@@ -1,5 +1,5 @@
 // Jobs of several topics at once. Lists belong to topics, so this asks the largest ones and merges what they answer.
-import { call, type Job, type JobPage, type State, type Topic, topicPath } from "../api";
+import { call, now, type Job, type JobPage, type State, type Topic, topicPath } from "../api";
 import { exact } from "../format";
 import { t } from "../i18n";
 import { useLive } from "../live";
@@ -28,8 +28,8 @@ export function AllJobs() {
     const able = candidates(list ?? [], filter.state);
     const some = able.slice(0, LOOKED_AT);
     const pages = await Promise.all(some.map((one) => call<JobPage>("GET", `${topicPath(one.topic)}/jobs`, { ns, query: { ...asked(filter), limit: OF_EACH, body: 1 } })));
-    const byDue = (a: Job, b: Job): number => a.due_at_ms - b.due_at_ms;
-    return { jobs: pages.flatMap((page) => page.jobs).sort(filter.state === "done" || filter.state === "dead" || filter.state === "cancelled" ? (a, b) => (b.ended_at_ms ?? 0) - (a.ended_at_ms ?? 0) : byDue), asked: some.length, of: able.length };
+    const away = (one: Job): number => (filter.after ? one.due_at_ms : Math.abs(one.due_at_ms - now()));
+    return { jobs: pages.flatMap((page) => page.jobs).sort((a, b) => away(a) - away(b)), asked: some.length, of: able.length };
   };
   const live = useLive(`all jobs ${ns} ${JSON.stringify(filter)} ${list ? "" : "wait"}`, load, 8000, { hold: () => false });
   const found = live.data;

@@ -90,10 +90,10 @@ function Tiles({ charts, topics }: { charts: Charts | undefined; topics: Topic[]
   const [p50, p99] = [late("late_p50_ms"), late("late_p99_ms")];
   return (
     <div class="tiles six">
-      <Tile name={t("Sends per second")} figure={charts ? perS("sends") : "–"} note={charts ? day("sends") : ""} values={series["sends"]} />
-      <Tile name={t("Deliveries per second")} figure={charts ? perS("deliveries") : "–"} note={charts ? t("{n} done in 24 h", { n: exact(sum(series["acks"])) }) : ""} values={series["deliveries"]} />
-      <Tile name={t("Failures per second")} figure={charts ? perS("failures") : "–"} note={charts ? day("failures") : ""} values={series["failures"]} kind="warn" />
-      <Tile name={t("Lateness, 99 of 100")} figure={p99 === undefined ? "–" : span(p99)} note={p50 === undefined ? "" : t("half at most {span}", { span: span(p50) })} values={series["late_p99_ms"]} />
+      <Tile name={t("Sends/s")} figure={charts ? perS("sends") : "–"} note={charts ? day("sends") : ""} values={series["sends"]} />
+      <Tile name={t("Deliveries/s")} figure={charts ? perS("deliveries") : "–"} note={charts ? t("{n} done in 24 h", { n: exact(sum(series["acks"])) }) : ""} values={series["deliveries"]} />
+      <Tile name={t("Failures/s")} figure={charts ? perS("failures") : "–"} note={charts ? day("failures") : ""} values={series["failures"]} kind="warn" />
+      <Tile name={t("Lateness p99")} figure={p99 === undefined ? "–" : span(p99)} note={p50 === undefined ? "" : t("p50 {span}", { span: span(p50) })} values={series["late_p99_ms"]} />
       <Tile name={t("Unfinished jobs")} figure={<Num n={pending} />} note={t("{n} topics", { n: exact(topics.length) })} values={series["pending"]} link={href(["jobs"])} />
       <Tile name={t("Dead letters")} figure={<Num n={dead} />} note={charts ? day("dead") : t("can be revived")} values={series["dead"]} kind="bad" link={href(["dead"])} />
     </div>

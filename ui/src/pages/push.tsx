@@ -4,7 +4,7 @@ import { DotPlot } from "../charts";
 import { date, exact, parseDuration, span } from "../format";
 import { t } from "../i18n";
 import { Icon, StateMark } from "../icons";
-import { useLive } from "../live";
+import { type Live, useLive } from "../live";
 import { Dialog, Empty, Field, Id, Loaded, Page, Panel, Time, act, toast } from "../parts";
 import { go, href, useRoute } from "../route";
 import { useCan, useSession } from "../session";
@@ -101,25 +101,31 @@ function Target({ topic, edit, changed }: { topic: string; edit: () => void; cha
   const [removing, setRemoving] = useState(false);
   const { settings } = useSession();
   const flip = (push: Push): Promise<void> => act(() => call("POST", `${pushPath(topic)}/${push.paused ? "resume" : "pause"}`, { ns }), push.paused ? t("Resumed") : t("Paused"), live.reload);
+  const log = useAttempts(topic);
+  const tools = (push: Push) => !settings.read_only && <><button onClick={() => void flip(push)}><Icon name={push.paused ? "play" : "pause"} />{push.paused ? t("Resume") : t("Pause")}</button><button onClick={edit}>{t("Edit")}</button><button class="danger" onClick={() => setRemoving(true)}>{t("Remove")}</button></>;
   return (
     <div class="stack">
-      <Loaded live={live}>
-        {(push) => (
-          <Panel title={<TargetState state={push.state} />} tools={!settings.read_only && <><button onClick={() => void flip(push)}><Icon name={push.paused ? "play" : "pause"} />{push.paused ? t("Resume") : t("Pause")}</button><button onClick={edit}>{t("Edit")}</button><button class="danger" onClick={() => setRemoving(true)}>{t("Remove")}</button></>}>
-            <dl class="facts pad">
-              <dt>{t("Target")}</dt><dd class="mono">{push.method} {push.url ?? push.service}</dd>
-              <dt>{t("In flight")}</dt><dd>{exact(push.in_flight)} / {exact(push.concurrency)}</dd>
-              <dt>{t("Timeout")}</dt><dd>{push.timeout_ms ? span(push.timeout_ms) : "–"}</dd>
-              <dt>{t("Rate")}</dt><dd>{push.rate_per_s ? t("{n} per second", { n: push.rate_per_s }) : t("no limit")}</dd>
-              <dt>{t("Retries")}</dt><dd>{retryWords(push.retry)}</dd>
-              <dt>{t("Breaker")}</dt><dd>{push.breaker ? t("stops for {span} after {n} failures in a row", { span: span(push.breaker.open_ms), n: push.breaker.failures }) : t("none")}</dd>
-              {push.secrets.length > 0 && <><dt>{t("Secrets")}</dt><dd class="mono">{push.secrets.join(", ")}</dd></>}
-              {push.last_error && <><dt>{t("Last error")}</dt><dd>{push.last_error}</dd></>}
-            </dl>
-          </Panel>
-        )}
-      </Loaded>
-      <AttemptLog topic={topic} />
+      {log.data && log.data.attempts.length > 0 && <Figures attempts={log.data.attempts} />}
+      <div class={log.data?.attempts.length ? "cols" : "stack"}>
+        {log.data && log.data.attempts.length > 0 && <Answers attempts={log.data.attempts} />}
+        <Loaded live={live}>
+          {(push) => (
+            <Panel title={<TargetState state={push.state} />} tools={tools(push)}>
+              <dl class="facts pad">
+                <dt>{t("Target")}</dt><dd class="mono">{push.method} {push.url ?? push.service}</dd>
+                <dt>{t("In flight")}</dt><dd>{exact(push.in_flight)} / {exact(push.concurrency)}</dd>
+                <dt>{t("Timeout")}</dt><dd>{push.timeout_ms ? span(push.timeout_ms) : "–"}</dd>
+                <dt>{t("Rate")}</dt><dd>{push.rate_per_s ? t("{n} per second", { n: push.rate_per_s }) : t("no limit")}</dd>
+                <dt>{t("Retries")}</dt><dd>{retryWords(push.retry)}</dd>
+                <dt>{t("Breaker")}</dt><dd>{push.breaker ? t("stops for {span} after {n} failures in a row", { span: span(push.breaker.open_ms), n: push.breaker.failures }) : t("none")}</dd>
+                {push.secrets.length > 0 && <><dt>{t("Secrets")}</dt><dd class="mono">{push.secrets.join(", ")}</dd></>}
+                {push.last_error && <><dt>{t("Last error")}</dt><dd>{push.last_error}</dd></>}
+              </dl>
+            </Panel>
+          )}
+        </Loaded>
+      </div>
+      <AttemptLog topic={topic} live={log} />
       {removing && (
         <Dialog title={t("Remove the target")} close={() => setRemoving(false)} action={t("Remove")} danger submit={async () => { await call("DELETE", pushPath(topic), { ns }); toast(t("Removed")); setRemoving(false); changed(); }}>
           <p>{t("No more calls are made. The jobs of the topic stay.")}</p>
@@ -129,16 +135,19 @@ function Target({ topic, edit, changed }: { topic: string; edit: () => void; cha
   );
 }
 
-/** What the target answered: figures, a picture, and each call. */
-function AttemptLog({ topic }: { topic: string }) {
+/** The newest calls, or those of the job that the address names. */
+function useAttempts(topic: string): Live<Attempts> {
   const { ns } = useSession();
+  const id = useRoute().query.get("job") ?? "";
+  return useLive(`attempts ${ns} ${topic} ${id}`, () => call<Attempts>("GET", `${pushPath(topic)}/attempts`, { ns, query: { id, limit: LOGGED } }), 4000, { topic });
+}
+
+function AttemptLog({ topic, live }: { topic: string; live: Live<Attempts> }) {
   const { query } = useRoute();
   const id = query.get("job") ?? "";
   const failed = query.get("failed") === "1";
   const set = (values: Record<string, string>): void => go(href(["topics", topic, "push"], { job: id, failed: failed ? "1" : "", ...values }));
-  const live = useLive(`attempts ${ns} ${topic} ${id}`, () => call<Attempts>("GET", `${pushPath(topic)}/attempts`, { ns, query: { id, limit: LOGGED } }), 4000, { topic });
-  const all = live.data?.attempts ?? [];
-  const shown = all.filter((one) => !failed || one.error).slice(0, 100);
+  const shown = (live.data?.attempts ?? []).filter((one) => !failed || one.error).slice(0, 100);
   const tools = (
     <>
       <label class="row small"><input type="checkbox" checked={failed} onChange={() => set({ failed: failed ? "" : "1" })} />{t("Only failures")}</label>
@@ -146,27 +155,22 @@ function AttemptLog({ topic }: { topic: string }) {
     </>
   );
   return (
-    <>
-      {all.length > 0 && <Answers attempts={all} />}
-      <Panel title={t("Calls, newest first")} tools={tools}>
-        <Loaded live={live}>{() => (shown.length === 0 ? <Empty title={t("No calls are in the log.")} /> : <CallTable attempts={shown} topic={topic} />)}</Loaded>
-      </Panel>
-    </>
+    <Panel title={t("Calls, newest first")} tools={tools}>
+      <Loaded live={live}>{() => (shown.length === 0 ? <Empty title={t("No calls are in the log.")} /> : <CallTable attempts={shown} topic={topic} />)}</Loaded>
+    </Panel>
   );
 }
 
-function Answers({ attempts }: { attempts: Attempt[] }) {
+function Figures({ attempts }: { attempts: Attempt[] }) {
   const found = health(attempts)!;
+  const tiles: [string, string][] = [[t("Success"), percent(found.success)], [t("Half of the calls took at most"), span(found.p50)], [t("99 of 100 took at most"), span(found.p99)], [t("Calls in the log"), `${exact(found.calls)}${found.calls === LOGGED ? "+" : ""}`]];
+  return <div class="tiles">{tiles.map(([name, figure]) => <div class="panel tile" key={name}><div class="name">{name}</div><div class="figure">{figure}</div></div>)}</div>;
+}
+
+function Answers({ attempts }: { attempts: Attempt[] }) {
   const dots = attempts.map((one) => ({ atMs: one.at_ms, durationMs: one.duration_ms, ok: !one.error, told: `${date(one.at_ms)} · ${one.status ?? t("no answer")} · ${span(one.duration_ms)} · ${one.id}` }));
-  const tiles: [string, string][] = [[t("Success"), percent(found.success)], [t("Half of the calls took at most"), span(found.p50)], [t("99 of 100 took at most"), span(found.p99)], [t("Calls in the log"), exact(found.calls)]];
-  return (
-    <>
-      <div class="tiles">{tiles.map(([name, figure]) => <div class="panel tile" key={name}><div class="name">{name}</div><div class="figure">{figure}</div></div>)}</div>
-      <Panel title={t("Calls by time and duration")} tools={<span class="legend flat small"><span><svg viewBox="0 0 12 12" class="key dots" aria-hidden="true"><circle class="ok" cx="6" cy="6" r="4" /></svg>{t("succeeded")}</span><span><svg viewBox="0 0 12 12" class="key dots" aria-hidden="true"><path class="bad" d="M2 2l8 8m0-8l-8 8" /></svg>{t("failed")}</span></span>}>
-        <div class="pad"><DotPlot dots={dots} label={t("{n} calls by time and duration", { n: exact(found.calls) })} /></div>
-      </Panel>
-    </>
-  );
+  const legend = <span class="legend flat small"><span><svg viewBox="0 0 12 12" class="key dots" aria-hidden="true"><circle class="ok" cx="6" cy="6" r="4" /></svg>{t("succeeded")}</span><span><svg viewBox="0 0 12 12" class="key dots" aria-hidden="true"><path class="bad" d="M2 2l8 8m0-8l-8 8" /></svg>{t("failed")}</span></span>;
+  return <Panel title={t("Calls by time and duration")} tools={legend}><div class="pad"><DotPlot dots={dots} label={t("{n} calls by time and duration", { n: exact(attempts.length) })} /></div></Panel>;
 }
 
 function CallTable({ attempts, topic }: { attempts: Attempt[]; topic: string }) {

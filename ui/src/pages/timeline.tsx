@@ -83,8 +83,7 @@ export function Timeline({ job }: { job: Job }) {
               <div>
                 <strong>{one.word}</strong>{one.text && <span class="dim"> · {one.text}</span>}{one.by && <span class="dim break"> · {one.by}</span>}
                 <div class="small"><Exact ms={one.ms} /></div>
-                {one.error && <pre class="said" dir="auto">{one.error}</pre>}
-                {one.call && <Exchange made={one.call} error={one.error ?? null} />}
+                {one.call ? <Exchange made={one.call} /> : one.error && <pre class="said" dir="auto">{one.error}</pre>}
                 {at === 0 && dropped > 0 && <div class="small dim">{t("{n} later entries are not kept.", { n: exact(dropped) })}</div>}
               </div>
             </li>
@@ -97,12 +96,11 @@ export function Timeline({ job }: { job: Job }) {
 }
 
 /** The HTTP call of an attempt: what was answered, and how long it took. */
-function Exchange({ made, error }: { made: Attempt; error: string | null }) {
+function Exchange({ made }: { made: Attempt }) {
   return (
     <div class="exchange small">
-      <StateMark kind={made.error ? "bad" : "ok"} word={made.status ? `HTTP ${made.status}` : t("no answer")} /> <span class="dim">{span(made.duration_ms)}</span>
-      {made.error && made.error !== error && <div class="break">{made.error}</div>}
-      {made.excerpt && <pre class="code" dir="auto">{made.excerpt}</pre>}
+      <span class="row"><StateMark kind={made.error ? "bad" : "ok"} word={made.status ? `HTTP ${made.status}` : t("no answer")} /> <span class="dim">{span(made.duration_ms)}</span>{made.error && !made.status && <span class="break">{made.error}</span>}</span>
+      {made.excerpt && <pre class="said" dir="auto">{made.excerpt}</pre>}
     </div>
   );
 }
