@@ -62,7 +62,7 @@ function Frame({ settings, info, ns, left, drawn }: { settings: Settings; info: 
   useStream(ns, info.access.topics);
   const names = useNamespaces(ns);
   return (
-    <SessionContext.Provider value={{ settings, info, ns, topics }}>
+    <SessionContext.Provider value={{ settings, info, ns, topics, namespaces: names }}>
       <Head left={left} drawn={drawn} names={names} />
       <div class="body">
         <Side at={parts[0] ?? ""} />

@@ -4,7 +4,7 @@ import { useContext } from "preact/hooks";
 import { call, type Info, type Settings, type Topic, type TopicPage } from "./api";
 import { type Live, useLive } from "./live";
 
-export type Session = { settings: Settings; info: Info; ns: string; topics: Live<TopicPage> };
+export type Session = { settings: Settings; info: Info; ns: string; topics: Live<TopicPage>; namespaces: string[] };
 
 export const SessionContext = createContext<Session>(null as unknown as Session);
 

@@ -9,7 +9,7 @@ import { useSession } from "../session";
 import { asked, Changes, FilterBar, filterOf, JobTable } from "./jobs";
 
 const LOOKED_AT = 12;
-const OF_EACH = 25;
+const OF_EACH = 20;
 
 type Found = { jobs: Job[]; asked: number; of: number };
 

@@ -123,7 +123,7 @@ export function JobTable({ jobs, chosen, choose, dead, withTopic }: TableProps) 
   const all = chosen !== null && jobs.every((one) => chosen.has(one.id));
   return (
     <div class="wrap">
-      <table class="cards">
+      <table class={withTopic ? "cards tight" : "cards"}>
         <thead>
           <tr>
             {chosen && <th class="check"><input type="checkbox" aria-label={t("Choose all on this page")} checked={all} onChange={() => choose(all ? new Set() : new Set(jobs.map((one) => one.id)))} /></th>}
