@@ -16,6 +16,7 @@ OWN_KEYS = {
     "directory": "topics seen config agenda",
     "push": "state log",
     "audit": "state log",
+    "charts": "state ring names",
     "single_send": "m j r s",
     "tokens": "records changes ends confirmed seen",
     "epochs": "meta epochs closed",

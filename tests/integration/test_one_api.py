@@ -22,7 +22,7 @@ from .served import served
 ONE_TRY = Patience(deadline_s=0)
 BODY = json_body({"n": 1})
 VARIES = (
-    *("at_ms", "lease", "lease_until_ms", "due_at_ms", "created_at_ms", "updated_at_ms"),
+    *("at_ms", "from_ms", "lease", "lease_until_ms", "due_at_ms", "created_at_ms", "updated_at_ms"),
     *("expires_at_ms", "retain_until_ms"),
 )
 
@@ -158,6 +158,7 @@ CALLS: dict[str, calls.Call[Any]] = {
     "forecast of a topic": overview_calls.forecast([1, 4_000_000_000_000], "p"),
     "forecast of no topic": overview_calls.forecast([1, 2], "nothing"),
     "forecast backwards": overview_calls.forecast([2, 1]),
+    "charts of a week": overview_calls.charts(168),
     "pause": calls.pause("p"),
     "resume": calls.resume("p"),
     "topics": calls.topics(limit=1),

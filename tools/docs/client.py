@@ -57,6 +57,8 @@ def page() -> str:
         r.Outcome,
         r.Topic,
         r.Forecast,
+        r.Charts,
+        r.Series,
         r.Schedule,
         r.Token,
         r.SecretToken,

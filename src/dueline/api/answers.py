@@ -21,7 +21,9 @@ from .access_answers import SecretToken as SecretToken
 from .access_answers import Token as Token
 from .access_answers import TokenPage as TokenPage
 from .documented import one_of
+from .overview_answers import Charts as Charts
 from .overview_answers import Forecast as Forecast
+from .overview_answers import Series as Series
 from .overview_answers import TopicForecast as TopicForecast
 from .payload import Payload
 from .schedule_answers import JobTemplate as JobTemplate

@@ -1,4 +1,4 @@
-"""The answers that show what happens: forecast. No I/O."""
+"""The answers that show what happens: forecast, charts. No I/O."""
 
 from __future__ import annotations
 
@@ -29,3 +29,28 @@ class Forecast(msgspec.Struct, frozen=True):
     topics: tuple[TopicForecast, ...]
     topics_counted: int
     complete: bool
+
+
+class Series(msgspec.Struct, frozen=True):
+    """One value per step. Null: not known. `sends`: jobs created, replaced and merged. `failures`: releases, leases
+    that expired, and deliveries that ended a job as exhausted or rejected. `dead`: jobs that died, of any reason.
+    `pending`: scheduled, ready and leased jobs at the end of the step. `late_p50_ms`, `late_p99_ms`: from due to
+    delivered, within the precision of the histogram's buckets."""
+
+    sends: tuple[int | None, ...]
+    deliveries: tuple[int | None, ...]
+    acks: tuple[int | None, ...]
+    failures: tuple[int | None, ...]
+    dead: tuple[int | None, ...]
+    pending: tuple[int | None, ...]
+    late_p50_ms: tuple[float | None, ...]
+    late_p99_ms: tuple[float | None, ...]
+
+
+class Charts(msgspec.Struct, frozen=True):
+    """What happened in a namespace, minute by minute: value i is for the minute that begins at from_ms + i * step_ms.
+    The last minute is not over. All servers of the store are counted."""
+
+    step_ms: int
+    from_ms: int
+    series: Series

@@ -1,4 +1,4 @@
-"""The queries of the calls that show what happens: forecast. No I/O."""
+"""The queries of the calls that show what happens: forecast, charts. No I/O."""
 
 from __future__ import annotations
 
@@ -22,3 +22,9 @@ class GetForecast(Request, frozen=True, kw_only=True):
             examples=[[1_767_225_600_000, 1_767_229_200_000, 1_767_232_800_000]],
         ),
     ]
+
+
+class GetCharts(Request, frozen=True, kw_only=True):
+    """The query of the charts."""
+
+    hours: Annotated[int, Meta(ge=1, le=24, description="How far back.")] = 24

@@ -1,6 +1,6 @@
 """The client methods that show what happens. No I/O.
 
-forecast
+forecast charts
 """
 
 from __future__ import annotations
@@ -23,3 +23,8 @@ class OverviewApi:
 
         The forecast of all topics may be a few seconds old; `at_ms` and `edges_ms` say what was counted."""
         return calls.forecast([moment_ms(edge, "edges") for edge in edges], topic)
+
+    @method
+    def charts(self, hours: int = 24) -> Call[r.Charts]:
+        """What happened in the namespace in the last hours (1 to 24), minute by minute, on all servers."""
+        return calls.charts(hours)

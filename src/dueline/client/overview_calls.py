@@ -15,3 +15,7 @@ def forecast(edges_ms: Sequence[int], topic: str | None = None) -> Call[r.Foreca
     if topic is None:
         return Call("forecast", r.Forecast, (), query)
     return Call("topic_forecast", r.Forecast, (topic,), query)
+
+
+def charts(hours: int = 24) -> Call[r.Charts]:
+    return Call("charts", r.Charts, (), vr.GetCharts(hours=hours))

@@ -18,6 +18,7 @@ from typing import Any
 
 from .audit import Audit
 from .bulk import BulkCalls
+from .charts import ChartRecorder
 from .checks import Checks
 from .cleaner import ROUND_S, Cleaner
 from .commands import Bulk, Filter, Patch, Pull, Send, Sent, TopicPatch, TopicView
@@ -81,6 +82,7 @@ class Engine:
         self._changes = TopicChanges(store, self._topics, timer, round_s)
         self._control = TopicControl(store, self._topics, self._changes, self._waiters, self._checks)
         self.forecasts = Forecasts(store, self._topics, self._checks, timer.time)
+        self.charts = ChartRecorder(store, self._topics, self.metrics, timer)
         self._expansions = Expansions(store, self._topics, self._control, timer, round_s)
         self._control.advance = self._expansions.advance
         self._pushes = PushControl(store, self._control, self._checks)
@@ -115,6 +117,7 @@ class Engine:
 
     async def start(self) -> None:
         self._cleaner.start()
+        self.charts.start()
         self._forwarder.start()
         self._expansions.start()
         self._runner.start()
@@ -137,6 +140,7 @@ class Engine:
         await self._expansions.stop()
         await self._forwarder.stop()
         await self._registrar.stop()
+        await self.charts.stop()
         await self._topics.stop()
         await self.audit.stop()
         while self._background:

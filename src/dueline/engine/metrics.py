@@ -1,13 +1,13 @@
 """The metrics of this process, as plain numbers for telemetry. No I/O.
 
 A topic has metrics from its first counted change until it is removed. Names that were only queried take no slot. At
-most 200 topics have metrics of their own; all others are counted together under `OTHER`.
+most 200 topics have metrics of their own; all others are counted per namespace and shown together under `OTHER`.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from ..metrics.metric import Histogram
@@ -17,6 +17,7 @@ from .limits import INTERNAL_NAMESPACE
 from .store import CleanOutcome, Code, Outcome
 
 MAX_TOPICS = 200
+MAX_NAMESPACES = 64  # whose other topics are counted apart from each other
 OTHER = ("other", "other")
 
 Word = Literal["acked", "extended", "cancelled", "revived", "purged"]
@@ -53,6 +54,16 @@ class TopicMetrics:
         self.late_sum_ms = 0
         self.pulled = self.acked = self.released = self.extended = self.leases_lost = 0
         self.cancelled = self.revived = self.purged = self.dead_trimmed = 0
+
+    def add(self, other: TopicMetrics) -> None:
+        for name in self.__slots__:
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if isinstance(mine, dict):
+                setattr(self, name, {word: count + theirs[word] for word, count in mine.items()})
+            elif isinstance(mine, list):
+                setattr(self, name, [a + b for a, b in zip(mine, theirs, strict=True)])
+            else:
+                setattr(self, name, mine + theirs)
 
     def count(self, word: Word, number: int) -> None:
         setattr(self, word, getattr(self, word) + number)
@@ -96,23 +107,41 @@ class EngineMetrics:
 
     def __init__(self) -> None:
         self.schedules = ScheduleMetrics()
-        self.topics: dict[tuple[str, str], TopicMetrics] = {}
+        self._own: dict[tuple[str, str], TopicMetrics] = {}
+        self._others: dict[str, TopicMetrics] = {}  # of the other topics, by namespace
+
+    @property
+    def topics(self) -> dict[tuple[str, str], TopicMetrics]:
+        """By topic, as they are shown. `OTHER` is the sum of all topics without metrics of their own."""
+        if not self._others:
+            return self._own
+        other = TopicMetrics()
+        for one in self._others.values():
+            other.add(one)
+        return {**self._own, OTHER: other}
 
     def of(self, namespace: str, topic: str) -> TopicMetrics:
-        """The topic's metrics, or the shared ones under `OTHER` once there are too many topics."""
+        """The topic's metrics, or those that it shares with others once there are too many topics."""
         key = (namespace, topic)
-        found = self.topics.get(key)
-        if found is None and namespace == INTERNAL_NAMESPACE:
+        found = self._own.get(key)
+        if found is not None:
+            return found
+        if namespace == INTERNAL_NAMESPACE:
             return TopicMetrics()  # no user's jobs: not counted
-        if found is None:
-            if len(self.topics) - (OTHER in self.topics) >= MAX_TOPICS:
-                key = OTHER
-            found = self.topics.setdefault(key, TopicMetrics())
-        return found
+        if len(self._own) < MAX_TOPICS:
+            return self._own.setdefault(key, TopicMetrics())
+        known = namespace in self._others or len(self._others) < MAX_NAMESPACES
+        return self._others.setdefault(namespace if known else "", TopicMetrics())
+
+    def by_namespace(self) -> Iterator[tuple[str, TopicMetrics]]:
+        """Each object that is counted in, with its namespace ("": of many)."""
+        for (namespace, _), metrics in self._own.items():
+            yield namespace, metrics
+        yield from self._others.items()
 
     def drop(self, namespace: str, topic: str) -> None:
         """The topic is gone; its slot is free for another."""
-        self.topics.pop((namespace, topic), None)
+        self._own.pop((namespace, topic), None)
 
 
 def succeeded(results: Iterable[Outcome]) -> int:

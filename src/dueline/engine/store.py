@@ -1,8 +1,8 @@
 """The store's interface. No I/O here, no Redis types and no keys.
 
 An operation on jobs is one atomic call on one partition; most take many jobs. What belongs to no partition has an
-interface of its own: `directory` (topics), `pushes` (log and circuit breaker of push targets), `audit` and
-`tokens`.
+interface of its own: `directory` (topics), `pushes` (log and circuit breaker of push targets), `audit`, `charts`
+and `tokens`.
 
 Two implementations pass one contract suite: `store.memory` (the readable reference) and `store.valkey` (Lua).
 
@@ -31,6 +31,7 @@ from typing import Protocol
 import msgspec
 
 from .audit_log import AuditLog
+from .chart_store import ChartStore
 from .directory import Directory, TopicChange
 from .fence import Fence, Occurrence
 from .job import BodyKind, Job, LeasedJob, Partition, Reason, State
@@ -345,6 +346,8 @@ class Store(Protocol):
     def pushes(self) -> PushLog: ...
     @property
     def audit(self) -> AuditLog: ...
+    @property
+    def charts(self) -> ChartStore: ...
     @property
     def tokens(self) -> TokenStore: ...
     @property

@@ -18,6 +18,7 @@ from typing import TypeVar
 import msgspec
 
 from ..engine.audit_log import AuditLog
+from ..engine.chart_store import ChartStore
 from ..engine.directory import Directory
 from ..engine.errors import StoreDown, UnknownOutcome
 from ..engine.fence import Fence
@@ -154,6 +155,10 @@ class FlakyStore:
     @property
     def audit(self) -> AuditLog:
         return self.inner.audit
+
+    @property
+    def charts(self) -> ChartStore:
+        return self.inner.charts
 
     @property
     def tokens(self) -> TokenStore:

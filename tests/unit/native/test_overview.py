@@ -1,4 +1,4 @@
-"""The calls that show what happens: forecast."""
+"""The calls that show what happens: forecast, charts."""
 
 from __future__ import annotations
 
@@ -35,3 +35,14 @@ def test_a_forecast_needs_ascending_times(api: Api) -> None:
         refused = api.get(f"/v1/forecast?edges_ms={wrong}")
         assert (refused.status, refused.json["error"]["code"]) == (400, "invalid_field"), wrong
     assert_error(api.get(f"/v1/forecast?edges_ms={','.join(map(str, range(65)))}"), 400, "too_many_items", "edges_ms")
+
+
+def test_charts_of_the_last_hours(api: Api) -> None:
+    found = api.get("/v1/charts").json
+    assert (found["step_ms"], len(found["series"]["sends"])) == (60_000, 1440)
+    found = api.get("/v1/charts?hours=2").json
+    assert found["from_ms"] == START_MS - 119 * 60_000
+    names = ["sends", "deliveries", "acks", "failures", "dead", "pending", "late_p50_ms", "late_p99_ms"]
+    assert found["series"] == {name: [None] * 120 for name in names}
+    for wrong in ("0", "25", "a"):
+        assert_error(api.get(f"/v1/charts?hours={wrong}"), 400, "invalid_field", "hours")

@@ -28,7 +28,7 @@ def access_check(operation: Operation, engine: Engine) -> Check | None:
         return _put_topic
     if operation.name == "pull_topics":
         return _pull_topics
-    if operation.name in ("list_topics", "list_audit", "forecast"):
+    if operation.name in ("list_topics", "list_audit", "forecast", "charts"):
         return lambda caller, _params, _request: check_all_topics(caller.grant)
     if "{topic}" in operation.pattern:
         return lambda caller, params, _request: check_topic(caller.grant, params[0])

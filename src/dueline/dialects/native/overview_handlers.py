@@ -1,4 +1,4 @@
-"""The handlers of the calls that show what happens: forecast. They only read."""
+"""The handlers of the calls that show what happens: forecast, charts. They only read."""
 
 from __future__ import annotations
 
@@ -21,6 +21,11 @@ class OverviewHandlers:
 
     async def topic_forecast(self, caller: Caller, request: vr.GetForecast, topic: str) -> Reply:
         return Reply(_forecast(await self._engine.forecasts.topic(caller.namespace, topic, request.edges_ms)))
+
+    async def charts(self, caller: Caller, request: vr.GetCharts) -> Reply:
+        found = await self._engine.charts.read(caller.namespace, request.hours)
+        series = {name: getattr(found, name) for name in a.Series.__struct_fields__}
+        return Reply(a.Charts(found.step_ms, found.from_ms, a.Series(**series)))
 
 
 def _forecast(found: Forecast) -> a.Forecast:

@@ -139,7 +139,7 @@ def query_string(request: Request, kind: Any) -> Any:
 
 def _query_value(name: str, text: str) -> Any:
     """A query value as the JSON value it stands for. A value that does not fit stays a text and is refused later."""
-    if name in ("limit", "count", "due_after_ms", "due_before_ms", "since_ms") and _WHOLE.fullmatch(text):
+    if name in ("limit", "count", "hours", "due_after_ms", "due_before_ms", "since_ms") and _WHOLE.fullmatch(text):
         return int(text)
     if name in ("bands_ms", "edges_ms"):
         return [int(one) if _WHOLE.fullmatch(one) else one for one in text.split(",")]

@@ -46,6 +46,7 @@ from ...engine.store import (
 from . import fencing, groups, holders
 from .audit_log import MemoryAuditLog
 from .change import NOT_FOUND, Change
+from .charts import MemoryCharts
 from .counts import count
 from .directory import MemoryDirectory
 from .edits import edited
@@ -63,6 +64,7 @@ class MemoryStore:
         self.directory = MemoryDirectory(clock, self._topic_changed)
         self.pushes = MemoryPushLog(clock)
         self.audit = MemoryAuditLog(clock)
+        self.charts = MemoryCharts(clock)
         self.tokens = MemoryTokens(clock)
         self.events: Events | None = None
         self._clock = clock

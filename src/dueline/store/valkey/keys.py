@@ -19,7 +19,8 @@ All keys of a partition share one hash tag, so that a script touches only one sl
     {ns/topic/push}   state hash and log list of the topic's push target, with or without `namespace_ids`
 
     {audit}       state hash and log list of the audit log
-    {directory}   topics zset, seen zset, config hash, agenda zset, meta hash, epochs hash, closed zset
+    {directory}   topics zset, seen zset, config hash, agenda zset, meta hash, epochs hash, closed zset; charts hash,
+                  chart-ring hash, chart-names zset
     {epoch-N}     on a Cluster: copies of the store's epoch, in slots far apart
 
     {tokens}      access tokens: records hash, changes zset, ends zset; servers: confirmed zset, seen zset
@@ -102,6 +103,11 @@ def pushed_topic(prefix: str, key: str) -> tuple[str, str] | None:
 def audit_keys(prefix: str) -> tuple[str, ...]:
     """state, log: the order of audit.lua."""
     return f"{prefix}:{{audit}}:state", f"{prefix}:{{audit}}:log"
+
+
+def chart_keys(prefix: str) -> tuple[str, ...]:
+    """state, ring, names: the order of charts.lua."""
+    return tuple(f"{prefix}:{{directory}}:{name}" for name in ("charts", "chart-ring", "chart-names"))
 
 
 def directory_keys(prefix: str) -> tuple[str, ...]:

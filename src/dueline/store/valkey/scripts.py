@@ -39,6 +39,7 @@ OPERATIONS = (
     "epochs",
     "held",
     "fence",
+    "charts",
 )
 _INCLUDE = re.compile(r"^-- include (\w+)$", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)

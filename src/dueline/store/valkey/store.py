@@ -47,6 +47,7 @@ from . import appends, codec, requests
 from .audit_log import ValkeyAuditLog
 from .batching import Batcher, together
 from .calls import Calls, WrongStore
+from .charts import ValkeyCharts
 from .clock import StoreClock
 from .directory import ValkeyDirectory, announced_change
 from .epochs import accept_command
@@ -105,6 +106,7 @@ class ValkeyStore:
         self.directory = ValkeyDirectory(self._calls.directory, self._registered)
         self.pushes = ValkeyPushLog(self._calls.once, prefix, limits)
         self.audit = ValkeyAuditLog(self._calls.once, prefix, limits)
+        self.charts = ValkeyCharts(self._calls.once, prefix)
         self.tokens = ValkeyTokens(self._calls.tokens, partial(self._wakeups.watch, tokens_channel(prefix)))
         self.clock = self._calls.clock
         self._openings = Openings(self._calls)
@@ -126,8 +128,7 @@ class ValkeyStore:
     def events(self, events: Events | None) -> None:
         self._calls.events = events
 
-    def repeat_changes(self, every: int) -> None:
-        """Repeat each n-th change (tests)."""
+    def repeat_changes(self, every: int) -> None:  # each n-th change, for tests
         self._calls.repeat_every = every
 
     @property
