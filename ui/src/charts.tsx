@@ -18,6 +18,15 @@ export function useWidth(first = 800): [preact.RefObject<HTMLDivElement | null>,
 
 export type Series = (number | null)[];
 
+/** Fewer values: several neighbours become one, by `join`. */
+export function thinned(values: Series, most: number, join: (some: number[]) => number): Series {
+  const size = Math.ceil(values.length / most);
+  return Array.from({ length: Math.ceil(values.length / size) }, (_, at) => {
+    const some = values.slice(at * size, (at + 1) * size).filter((one) => one !== null);
+    return some.length ? join(some) : null;
+  });
+}
+
 /** A line without axes. Where a number is not known, it is interrupted. */
 export function Spark({ values, kind = "" }: { values: Series; kind?: string }) {
   const known = values.filter((one) => one !== null);

@@ -15,6 +15,7 @@ from ..testing.server import PrivateServer
 from .receiver import Receiver
 from .staff import workers
 from .world import Customers, World
+from .yesterday import write_yesterday
 
 EVERY_S = 1.0
 SETTINGS = {
@@ -42,6 +43,7 @@ async def run(port: int | None, seed: int, still: bool, ready: Callable[[str], N
         server = PrivateServer(folder / "data", port=port, env=SETTINGS)
         await asyncio.to_thread(server.start)
         stack.push_async_callback(asyncio.to_thread, server.stop)
+        await write_yesterday(server.data, seed)
         await asyncio.to_thread(World(server.url, receiver.url, seed).fill)
         for worker in workers(server.url):
             await worker.start()

@@ -1,6 +1,6 @@
 import type { ComponentChildren } from "preact";
 import { call, type Charts, type Push, type Readiness, type State, type Topic, topicPath } from "../api";
-import { type Series, Spark } from "../charts";
+import { type Series, Spark, thinned } from "../charts";
 import { exact, span } from "../format";
 import { t } from "../i18n";
 import { Icon, StateMark } from "../icons";
@@ -78,24 +78,29 @@ function Tile({ name, figure, note, values, kind, link }: TileProps) {
 
 const rate = (perS: number): string => (perS === 0 ? "0" : perS < 0.1 ? "< 0.1" : perS < 100 ? perS.toFixed(1) : exact(Math.round(perS)));
 
-/** The last 24 hours in six figures. The newest step is not over yet, so a rate is that of the step before it. */
+const POINTS = 96;
+const mean = (some: number[]): number => some.reduce((all, one) => all + one, 0) / some.length;
+const most = (some: number[]): number => Math.max(...some);
+const line = (values: Series | undefined, join: (some: number[]) => number = mean): Series | undefined => values && thinned(values, POINTS, join);
+
+/** The last 24 hours in six figures. A rate is that of the last minute that is over. */
 function Tiles({ charts, topics }: { charts: Charts | undefined; topics: Topic[] }) {
   const pending = total(topics, (one) => one.counts.scheduled + one.counts.ready + one.counts.leased);
   const dead = total(topics, (one) => one.counts.dead);
   const series = charts?.series ?? {};
   const seconds = (charts?.step_ms ?? 60_000) / 1000;
-  const perS = (name: string): string => rate((known(series[name]).at(-2) ?? known(series[name]).at(-1) ?? 0) / seconds);
+  const perS = (name: string): string => rate((known(series[name]).at(-1) ?? 0) / seconds);
   const day = (name: string): string => t("{n} in 24 h", { n: exact(sum(series[name])) });
   const late = (name: string): number | undefined => known(series[name]).at(-1);
   const [p50, p99] = [late("late_p50_ms"), late("late_p99_ms")];
   return (
     <div class="tiles six">
-      <Tile name={t("Sends/s")} figure={charts ? perS("sends") : "–"} note={charts ? day("sends") : ""} values={series["sends"]} />
-      <Tile name={t("Deliveries/s")} figure={charts ? perS("deliveries") : "–"} note={charts ? t("{n} done in 24 h", { n: exact(sum(series["acks"])) }) : ""} values={series["deliveries"]} />
-      <Tile name={t("Failures/s")} figure={charts ? perS("failures") : "–"} note={charts ? day("failures") : ""} values={series["failures"]} kind="warn" />
-      <Tile name={t("Lateness p99")} figure={p99 === undefined ? "–" : span(p99)} note={p50 === undefined ? "" : t("p50 {span}", { span: span(p50) })} values={series["late_p99_ms"]} />
-      <Tile name={t("Unfinished jobs")} figure={<Num n={pending} />} note={t("{n} topics", { n: exact(topics.length) })} values={series["pending"]} link={href(["jobs"])} />
-      <Tile name={t("Dead letters")} figure={<Num n={dead} />} note={charts ? day("dead") : t("can be revived")} values={series["dead"]} kind="bad" link={href(["dead"])} />
+      <Tile name={t("Sends/s")} figure={charts ? perS("sends") : "–"} note={charts ? day("sends") : ""} values={line(series["sends"])} />
+      <Tile name={t("Deliveries/s")} figure={charts ? perS("deliveries") : "–"} note={charts ? t("{n} done in 24 h", { n: exact(sum(series["acks"])) }) : ""} values={line(series["deliveries"])} />
+      <Tile name={t("Failures/s")} figure={charts ? perS("failures") : "–"} note={charts ? day("failures") : ""} values={line(series["failures"])} kind="warn" />
+      <Tile name={t("Lateness p99")} figure={p99 === undefined ? "–" : span(p99)} note={p50 === undefined ? "" : t("p50 {span}", { span: span(p50) })} values={line(series["late_p99_ms"], most)} />
+      <Tile name={t("Unfinished jobs")} figure={<Num n={pending} />} note={t("{n} topics", { n: exact(topics.length) })} values={line(series["pending"])} link={href(["jobs"])} />
+      <Tile name={t("Dead letters")} figure={<Num n={dead} />} note={charts ? day("dead") : t("can be revived")} values={line(series["dead"])} kind="bad" link={href(["dead"])} />
     </div>
   );
 }
