@@ -15,6 +15,7 @@ from .limits import limits
 from .memory import memory
 from .push import push
 from .restart import restart
+from .resting import resting
 from .scale import scale
 from .schedules import schedules
 from .throughput import throughput
@@ -27,6 +28,7 @@ ROWS: dict[str, Row] = {
     "throughput": throughput,
     "lateness": lateness,
     "schedules": schedules,
+    "resting": resting,
     "memory": memory,
     "depth": depth,
     "idle": idle,

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import time
 
+import msgspec
+
 from ..loading import Orders, run
 from ..report import Line, below
-from ..servers import StoreConnection, cpu_s, descendants, server
+from ..servers import Server, StoreConnection, cpu_s, descendants, server
 from ..sizes import Sizes
 
 CALM_PER_S = 20
 CALM_WITHIN_S = 60.0
+
+
+class Cost(msgspec.Struct, frozen=True):
+    """What a server and its store did while nobody asked anything. CPU in percent of one core."""
+
+    seconds: float
+    commands_per_s: float
+    server_cpu: float
+    store_cpu: float
+    calm_after_s: float
 
 
 def idle(sizes: Sizes) -> list[Line]:
@@ -18,23 +30,29 @@ def idle(sizes: Sizes) -> list[Line]:
         done = run(
             Orders("topics", port=one.port, topic="idle", connections=64, count=sizes.idle_topics)
         )  # each job is due in an hour
-        store = one.store()
-        calm_s = _until_calm(store)
-        store_pid = int(store.info("server")["process_id"])
-        server_pids = [one.pid, *(pid for pid in descendants(one.pid) if pid != store_pid)]
-        commands, cpu, store_cpu = store.number("total_commands_processed"), _cpu(server_pids), cpu_s(store_pid)
-        begun_s = time.monotonic()
-        time.sleep(sizes.quiet_s)
-        cpu, store_cpu = _cpu(server_pids) - cpu, cpu_s(store_pid) - store_cpu
-        seconds = time.monotonic() - begun_s
-        commands = store.number("total_commands_processed") - commands - 1  # the first look was one
-    note = f"{sizes.idle_topics:,} topics, {seconds:.0f} s"
-    details = {"topics": sizes.idle_topics, "made_per_s": done.per_s, "calm_after_s": calm_s}
+        cost = idle_cost(one, sizes.quiet_s)
+    note = f"{sizes.idle_topics:,} topics, {cost.seconds:.0f} s"
+    details = {"topics": sizes.idle_topics, "made_per_s": done.per_s, "calm_after_s": cost.calm_after_s}
     return [
-        Line("idle topics: store commands", commands / seconds, "/s", None, below(5), note, details),
-        Line("idle topics: server CPU", 100 * cpu / seconds, "%", None, below(1), note),
-        Line("idle topics: store CPU", 100 * store_cpu / seconds, "%", None, None, note),
+        Line("idle topics: store commands", cost.commands_per_s, "/s", None, below(5), note, details),
+        Line("idle topics: server CPU", cost.server_cpu, "%", None, below(1), note),
+        Line("idle topics: store CPU", cost.store_cpu, "%", None, None, note),
     ]
+
+
+def idle_cost(one: Server, quiet_s: float) -> Cost:
+    """Measure for so long, once the work caused by earlier calls is done."""
+    store = one.store()
+    calm_s = _until_calm(store)
+    store_pid = int(store.info("server")["process_id"])
+    server_pids = [one.pid, *(pid for pid in descendants(one.pid) if pid != store_pid)]
+    commands, cpu, store_cpu = store.number("total_commands_processed"), _cpu(server_pids), cpu_s(store_pid)
+    begun_s = time.monotonic()
+    time.sleep(quiet_s)
+    cpu, store_cpu = _cpu(server_pids) - cpu, cpu_s(store_pid) - store_cpu
+    seconds = time.monotonic() - begun_s
+    commands = store.number("total_commands_processed") - commands - 1  # the first look was one
+    return Cost(seconds, commands / seconds, 100 * cpu / seconds, 100 * store_cpu / seconds, calm_s)
 
 
 def _until_calm(store: StoreConnection) -> float:

@@ -15,7 +15,7 @@ STAGES = ["packages", "setup", "lint", "types", "test-ui", "test", "test-browser
 TARGETS = ["dev", "lint", "types", "test-ui", "test", "test-browser", "test-slow", "test-faults"]
 
 
-ALL = ("cc", "chromium", "curl", "node", "php", "redis-check-rdb")
+ALL = ("cc", "chromium", "curl", "node", "php", "promtool", "redis-check-rdb")
 
 
 def ci(folder: Path, make: str, *, installed: tuple[str, ...] = ALL) -> tuple[int, str, str]:

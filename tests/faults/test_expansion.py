@@ -1,7 +1,8 @@
 """A topic gets more partitions under load, while its servers are killed: nothing is lost, early or doubled.
 
 Three servers share one store. The call that adds partitions goes to one of them, which is killed in the middle of it,
-again and again, until a call succeeds.
+again and again, until a call succeeds. A namespace with namespace-scoped ids is expanded as a whole: by a call for one
+of its topics.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from dueline.engine.job import Partition
 from dueline.store.valkey.fsck import fsck
+from dueline.store.valkey.keys import partition_keys
 from dueline.store.valkey.store import ValkeyStore
 from dueline.testing.checker import Kind, Report, check
 from dueline.testing.history import Final, Recorder, write
@@ -38,11 +41,13 @@ PLAN = Plan(max_delay_ms=1_000, retry_s=30.0, pause_ms=6.0, conflict_share=0.05,
 class ExpansionRun:
     """One seed on one store, with topics of its own. `run` always stops what it started."""
 
-    def __init__(self, folder: Path, store_url: str, seed: int) -> None:
+    def __init__(self, folder: Path, store_url: str, seed: int, namespace_ids: bool = False) -> None:
         self.folder, self.store_url, self.seed = folder, store_url, seed
+        self.namespace_ids = namespace_ids
         self.dice = random.Random(f"{seed}/expansion")
         self.recorder = Recorder()
-        self.servers = [ServerProcess(folder / str(number), store_url=store_url) for number in range(3)]
+        env = {"DUELINE_DIALECTS__OUQIANG__NAMESPACE": "default"} if namespace_ids else None
+        self.servers = [ServerProcess(folder / str(number), store_url=store_url, env=env) for number in range(3)]
         self.topics = tuple(f"{name}-{uuid.uuid4().hex}" for name in "ab")
         plan = msgspec.structs.replace(PLAN, topics=self.topics)
         self.load = Load(plan, [server.address for server in self.servers], self.recorder, seed)
@@ -55,7 +60,7 @@ class ExpansionRun:
             await asyncio.gather(*(server.start() for server in self.servers))
             await self.load.start()
             await self.load.acknowledged_reaches(200)
-            for topic in self.topics:
+            for topic in self.topics[:1] if self.namespace_ids else self.topics:
                 await self.expand(topic)
                 await self.serves(100)
             while self.kills < KILLS:
@@ -124,22 +129,38 @@ async def test_nothing_is_lost_or_doubled_when_servers_are_killed_while_they_add
     """Ten seeds in the long suite, each with topics of its own."""
     for seed in range(suite.seed, suite.seed + suite.rounds(1, 10)):
         run = ExpansionRun(folder / str(seed), private_valkey.url, seed)
-        report = await run.run()
-        findings = [str(finding) for finding in (await fsck(private_valkey.url)).findings]
-        if report.violations or findings or run.load.bugs:
-            write(Path("/tmp") / f"expansion-{seed}.jsonl", run.recorder.events, run.final)
-        others = [*findings, *map(str, run.load.bugs)]
-        suite.report(judged("1 to 8 partitions, servers killed", seed, run.recorder.events, run.final, others=others))
-        assert (report.left, report.faults) == (0, run.kills)
-        assert run.kills >= KILLS
-        assert report.unknown + report.unavailable > 0, "the kills hit nothing: this run shows nothing"
-        for topic in run.topics:
-            numbers = [_last_number(private_valkey, topic, number) for number in range(PARTITIONS + 1)]
-            assert all(numbers), f"a partition was never used: {numbers}"
+        await judge(suite, run, "1 to 8 partitions, servers killed", private_valkey)
 
 
-def _last_number(store: PrivateValkey, topic: str, partition: int) -> int:
-    return int(store.ask("HGET", f"dueline:{{default/{topic}/{partition}}}:m", "seq") or 0)
+@pytest.mark.faults
+@pytest.mark.timeout(1200)
+async def test_the_same_for_a_namespace_whose_topics_share_their_ids(suite: FaultSuite, folder: Path) -> None:
+    """Ten seeds in the long suite, each on a store of its own, because the partitions belong to the namespace."""
+    for seed in range(suite.seed, suite.seed + suite.rounds(1, 10)):
+        with PrivateValkey() as store:
+            run = ExpansionRun(folder / str(seed), store.url, seed, namespace_ids=True)
+            await judge(suite, run, "1 to 8 partitions of a namespace, servers killed", store)
+
+
+async def judge(suite: FaultSuite, run: ExpansionRun, scenario: str, store: PrivateValkey) -> None:
+    seed = run.seed
+    report = await run.run()
+    findings = [str(finding) for finding in (await fsck(store.url)).findings]
+    if report.violations or findings or run.load.bugs:
+        write(Path("/tmp") / f"expansion-{seed}.jsonl", run.recorder.events, run.final)
+    others = [*findings, *map(str, run.load.bugs)]
+    suite.report(judged(scenario, seed, run.recorder.events, run.final, others=others))
+    assert (report.left, report.faults) == (0, run.kills)
+    assert run.kills >= KILLS
+    assert report.unknown + report.unavailable > 0, "the kills hit nothing: this run shows nothing"
+    for topic in run.topics:
+        numbers = [_last_number(store, topic, number, run.namespace_ids) for number in range(PARTITIONS + 1)]
+        assert all(numbers), f"a partition was never used: {numbers}"
+
+
+def _last_number(store: PrivateValkey, topic: str, partition: int, namespace_ids: bool) -> int:
+    keys = partition_keys("dueline", Partition("default", topic, partition, namespace_ids)).keys
+    return int(store.ask("HGET", keys[0], "seq") or 0)
 
 
 def forgetful(name: str, source: str) -> str:

@@ -49,7 +49,7 @@ def test_schedules_are_listed_with_one_line_each() -> None:
 
 def test_put_turns_every_option_into_its_field() -> None:
     options = "--every 90m --starts 5 --ends 6 --jitter 10s --misfire all --overlap skip --paused --version 3"
-    job = "--tag a --tag b --header K=v --ttl 1m --max-attempts 4"
+    job = "--tag a --tag b --header K=v --ttl 1m --lease 2m --max-attempts 4"
     with ScriptedServer([answer(200, SCHEDULE)]) as server:
         done = run("schedules", "put", "s", "t", '{"n": 1}', *options.split(), *job.split(), url=server.url)
     assert done.exit_code == 0
@@ -64,7 +64,14 @@ def test_put_turns_every_option_into_its_field() -> None:
         "overlap": "skip",
         "paused": True,
         "version": 3,
-        "job": {"body": {"n": 1}, "tags": ["a", "b"], "headers": {"K": "v"}, "ttl_ms": 60_000, "max_attempts": 4},
+        "job": {
+            "body": {"n": 1},
+            "tags": ["a", "b"],
+            "headers": {"K": "v"},
+            "ttl_ms": 60_000,
+            "lease_ms": 120_000,
+            "max_attempts": 4,
+        },
     }
 
 

@@ -98,9 +98,9 @@ async def test_a_topic_of_several_partitions_forbids_it_even_when_it_is_empty(tm
     divide = lambda connection: call(connection, "PUT", "/v1/topics/mail", partitions=2)  # noqa: E731
     await served(ServerProcess(tmp_path, env=PLAIN), divide)
     assert await refused(ServerProcess(tmp_path, env=NAMESPACE_IDS)) == (
-        'dueline: the topic "mail" of the namespace "default" has 2 partitions, and a dialect with this namespace '
-        "needs ids that are unique over all its topics, so it allows only one: change dialects.*.namespace to another "
-        "namespace"
+        'dueline: the topic "mail" of the namespace "default" has 2 partitions of its own, and a dialect with this '
+        "namespace needs ids that are unique over all its topics, so its topics must share theirs: change "
+        "dialects.*.namespace to another namespace"
     )
 
 

@@ -72,7 +72,7 @@ async def test_it_names_each_loss_and_servers_go_on(private_valkey: PrivateValke
     assert [await is_refused(store, one) for one in (ORDERS, SMS)] == [True, True]
 
     done = await accept(store, "--yes")
-    assert (done.exit_code, done.stdout) == (0, "accepted: 2 partitions. Servers go on within 5 seconds\n")
+    assert (done.exit_code, done.stdout) == (0, "accepted: 2 partitions. Servers continue within 5 seconds\n")
     assert "default/orders/0: it had send number 8, now 5" in done.stderr
     assert "default/sms/0: it had send number 5, the directory knows it, and it is gone" in done.stderr
     assert [await is_refused(store, one) for one in (ORDERS, SMS, KEPT)] == [False] * 3

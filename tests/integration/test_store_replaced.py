@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import pytest
 
 from dueline.engine.errors import StoreDown, StoreReplaced
-from dueline.engine.job import Partition
-from dueline.engine.store import Code, Credit, Merge, Pull, Ref
+from dueline.engine.job import Partition, Reason
+from dueline.engine.store import Code, Credit, Edit, Merge, Pull, Ref, Release, Revive
 from dueline.store.valkey.fsck import fsck
 from dueline.store.valkey.keys import epoch_keys, partition_keys, partition_name
 from dueline.store.valkey.store import ValkeyStore
@@ -162,6 +162,34 @@ async def test_lost_sends_are_noticed_by_the_next_send_and_then_by_every_process
         assert "it had send number 16, now 12" in await refused(fresh)
     assert await processes.old.read(PARTITION, ["low"]) != [None]
     assert len((await processes.old.pull(PARTITION, Pull((Credit(50, None),), 30_000))).jobs) == 12
+
+
+@pytest.mark.parametrize("change", ["edit", "revive"])
+async def test_changes_that_take_numbers_do_not_hide_lost_sends(processes: Processes, change: str) -> None:
+    """They are done, because they answer for what is there; the next send is refused all the same."""
+    ids = [f"j{number}" for number in range(10)]
+    if change == "revive":
+        pulled = await processes.old.pull(PARTITION, Pull((Credit(10, None),), 30_000))
+        dead = [Release(job.id, job.lease, dead=Reason.REJECTED) for job in pulled.jobs]
+        await processes.old.release(PARTITION, dead)
+    copy = Copy(processes.server, processes.prefix)
+    for number in range(5):
+        await processes.old.send(PARTITION, [item(f"lost{number}")])
+    copy.put_back()
+    if change == "edit":
+        codes = [one.code for one in await processes.old.edit(PARTITION, [Edit(id, delay_ms=0) for id in ids])]
+    else:
+        codes = [one.code for _, one in await processes.old.revive(PARTITION, Revive(tuple(ids)))]
+    assert codes == [Code.OK] * 10
+    assert "it has lost sends up to number 15" in await refused(processes.old)
+    assert "it has lost sends up to number 15" in await refused(processes.idle)
+
+
+async def test_a_lost_edit_is_noticed_like_a_lost_send(processes: Processes) -> None:
+    copy = Copy(processes.server, processes.prefix)
+    await processes.old.edit(PARTITION, [Edit("j1", delay_ms=0)])
+    copy.put_back()
+    assert "it had send number 11, now 10" in await refused(processes.old)
 
 
 async def test_when_the_data_is_back_sends_are_accepted_without_a_command(processes: Processes) -> None:

@@ -142,6 +142,28 @@ async def test_a_killed_worker_is_replaced_and_the_others_serve_on(shared: Serve
     assert (len(connections), len(set(connections) & set(first)), shared.store_pid() == store) == (2, 1, True)
 
 
+async def test_what_a_scrape_has_shown_does_not_fall_when_a_worker_is_killed(shared: ServerProcess) -> None:
+    sends = 'dueline_http_requests_total{code="201",method="POST",route="send"}'
+
+    async def shown(connection: Connection) -> float:
+        return number((await connection.request("GET", "/metrics")).body.decode(), sends)
+
+    (killed, dying), (_, living) = (await spread(shared)).items()
+    for _ in range(5):
+        assert (await dying.request("POST", "/v1/topics/t/jobs", body(body=1))).status == 201
+    before = await shown(living)
+    os.kill(killed, signal.SIGKILL)
+    assert await ended(killed, 10)
+    without = await shown(living)
+    await until(lambda: len(shared.workers()) >= 2)
+    connections = await spread(shared)
+    replaced = [await shown(connection) for connection in connections.values()]
+    for connection in (dying, living, *connections.values()):
+        connection.close()
+    assert before >= 5
+    assert (without, replaced) == (before, [before, before])
+
+
 async def test_kill_9_of_the_parent_ends_the_workers_and_the_store(tmp_path: Path) -> None:
     server = ServerProcess(tmp_path, args=TWO)
     await server.start()

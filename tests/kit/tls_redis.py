@@ -1,15 +1,11 @@
 """A private redis-server of the system that speaks only TLS, with certificates of a private authority. The embedded
 Valkey has no TLS.
 
-Debian's package redis-tools holds the same program as redis-check-rdb; the name that it is called by decides what it
-does.
-
 Its certificate is for `localhost` and `store.test`, not for 127.0.0.1. Operators of the store use the unix socket.
 """
 
 from __future__ import annotations
 
-import shutil
 import signal
 import subprocess
 import threading
@@ -24,16 +20,16 @@ from dueline.parent_death import ends_with_parent
 from dueline.store.valkey.tls import StoreTls
 from dueline.testing.process import free_port
 
-PROGRAM = shutil.which("redis-server") or shutil.which("redis-check-rdb")
+from .valkey import SYSTEM_REDIS
 
 
 @cache
 def missing() -> str | None:
     """Why the tests with this store are skipped. None: they can run."""
-    if PROGRAM is None:
+    if SYSTEM_REDIS is None:
         return "there is no redis-server here (Debian: apt-get install redis-tools)"
     command = ["redis-server", "--port", "0", "--tls-port", "1"]
-    asked = subprocess.run(command, executable=PROGRAM, capture_output=True, text=True, timeout=20)
+    asked = subprocess.run(command, executable=SYSTEM_REDIS, capture_output=True, text=True, timeout=20)
     return None if "No tls-cert-file" in asked.stdout else "this redis-server has no TLS"  # it ends, with or without
 
 
@@ -84,7 +80,7 @@ class TlsRedis:
                 *("--tls-cert-file", str(self.server.cert), "--tls-key-file", str(self.server.key)),
                 *("--tls-ca-cert-file", str(self.ca), "--tls-auth-clients", "no", *self._options),
             ],
-            executable=PROGRAM,
+            executable=SYSTEM_REDIS,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

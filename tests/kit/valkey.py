@@ -25,7 +25,9 @@ from dueline.parent_death import ends_with_parent
 SLOTS = 16_384
 READY_WITHIN_S = 30.0
 REPLACED_WITHIN_S = 90.0  # sentinels that got no time to run do nothing for the next 30 s, and then vote again
-DEBIAN_REDIS = "/usr/bin/redis-server"
+SYSTEM_REDIS = shutil.which("redis-server") or shutil.which("redis-check-rdb")
+"""Debian's redis-tools has the server's program under the second name. The name that it is called by decides what it
+does."""
 SERVICE = "jobs"
 
 
@@ -62,7 +64,8 @@ class PrivateValkey:
         else:
             words += ("--dir", str(self._folder), "--appendonly", "no", "--enable-debug-command", "yes")
         self._process = subprocess.Popen(
-            [self._binary, *words, *self._options, *options],
+            ["redis-server", *words, *self._options, *options],
+            executable=self._binary,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -227,18 +230,18 @@ class PrivateSentinels:
 
     def primary(self) -> PrivateValkey:
         """The node that the sentinels name now."""
-        told = self.sentinels[0].ask(
+        address = self.sentinels[0].ask(
             "SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE, password=self._sentinel_password or None
         )
-        return next(node for node in self.nodes if node.port == int(told[1]))
+        return next(node for node in self.nodes if node.port == int(address[1]))
 
     def wait_until_replaced(self, old: PrivateValkey) -> PrivateValkey:
         """All sentinels name the same other primary, and the third node follows it. Returns the new primary."""
         port = str(old.port)
 
         def is_over() -> bool:
-            told = {sentinel.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE)[1] for sentinel in self.sentinels}
-            return port not in told and len(told) == 1 and len(self.primary().ask("ROLE")[2]) > 0
+            ports = {sentinel.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE)[1] for sentinel in self.sentinels}
+            return port not in ports and len(ports) == 1 and len(self.primary().ask("ROLE")[2]) > 0
 
         _wait_for(is_over, "the sentinels did not replace the primary", REPLACED_WITHIN_S)
         return self.primary()

@@ -15,7 +15,7 @@ CALLS = {f"{call}, {when}" for call in ("pull", "read", "send", "release") for w
     [
         (40, midnight(2026, 3, 5), 35),
         (40, midnight(2026, 9, 30), 35),
-        pytest.param(200, midnight(2026, 1, 1), 366, marks=pytest.mark.slow),
+        pytest.param(200, midnight(2026, 1, 1), 366, marks=[pytest.mark.slow, pytest.mark.timeout(600)]),
     ],
     ids=["spring", "autumn", "year"],
 )

@@ -17,8 +17,10 @@ Made from the table of metrics (`python -m tools.docs.metrics`); do not edit by 
 
 `GET /metrics` of a server is for Prometheus: in its text format or, if the scraper asks for it, as
 OpenMetrics. Every address that the server listens on has this page. If the server has several
-processes (`server.workers`), one scrape covers all of them. A counter counts from the start of its
-process. Metrics from the store are missing until the store has answered once.
+processes (`server.workers`), one scrape covers all of them. Counters count from the start of the
+server: if one of its processes dies, they keep what it had counted, and only the metrics that begin
+with `process_` or `python_` lose its share. Metrics from the store are missing until the store has
+answered once.
 
 - `namespace`, `topic`: at most {MAX_TOPICS} topics have series of their own; the others are counted
   together under the name `other`.

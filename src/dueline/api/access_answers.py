@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from .documented import one_of
+from .schema_hints import one_of
 
 
 class AuditEntry(msgspec.Struct, frozen=True):
@@ -35,7 +35,8 @@ class AuditPage(msgspec.Struct, frozen=True):
 
 
 class Token(msgspec.Struct, frozen=True, kw_only=True):
-    """An access token. `namespace` null: all of them. `old_secret_until_ms`: it was rotated; the old text ends then."""
+    """An access token. `namespace` null: all of them. `old_secret_until_ms`: it was rotated, and its old text is valid
+    until then."""
 
     id: str
     name: str

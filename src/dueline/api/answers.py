@@ -20,7 +20,6 @@ from .access_answers import AuditPage as AuditPage
 from .access_answers import SecretToken as SecretToken
 from .access_answers import Token as Token
 from .access_answers import TokenPage as TokenPage
-from .documented import one_of
 from .overview_answers import Charts as Charts
 from .overview_answers import Forecast as Forecast
 from .overview_answers import Series as Series
@@ -32,6 +31,7 @@ from .schedule_answers import Schedule as Schedule
 from .schedule_answers import ScheduleDeleted as ScheduleDeleted
 from .schedule_answers import SchedulePage as SchedulePage
 from .schedule_answers import SchedulePaused as SchedulePaused
+from .schema_hints import one_of
 from .server_info import Access as Access
 from .server_info import Info as Info
 from .server_info import LimitUse as LimitUse
@@ -155,13 +155,13 @@ class SentItem(msgspec.Struct, frozen=True):
 
     @property
     def ok(self) -> bool:
-        """Whether this one was done."""
+        """Whether the call succeeded for this job."""
         return self.error is None
 
 
 class SentMany(msgspec.Struct, frozen=True):
-    """Results in the order of the request, as a client reads them: nothing in JSON tells a Sent from a Failed before
-    its fields are read."""
+    """Results in the order of the request, as a client decodes them. In JSON, nothing but its fields distinguishes a
+    Sent from a Failed, so `SentItem` has the fields of both."""
 
     results: tuple[SentItem, ...]
 
@@ -185,7 +185,7 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def ok(self) -> bool:
-        """Whether this one was done."""
+        """Whether the call succeeded for this job."""
         return self.error is None
 
 

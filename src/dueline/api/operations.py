@@ -73,6 +73,7 @@ S = "/v1/schedules"
 A = "/v1/tokens"
 SEND, TAKE, TOPICS, DEAD, PUSH, TOKENS = "Sending", "Consuming", "Topics", "Dead jobs", "Push", "Tokens"
 SCHEDULES, OVERVIEW = "Schedules", "Overview"
+SCHEDULE_CHANGES = ("not_found", "version_mismatch", "conflict")
 ENDED = ("not_found", "job_leased", "already_done")
 LEASES = ("lease_lost", "not_found")
 LEASE = {"id": "order-1042", "lease": "the token of the pull"}
@@ -111,7 +112,7 @@ OPERATIONS: tuple[Operation, ...] = (
               query=r.GetTopic, errors=("not_found",)),
     Operation("PUT", T, "put_topic", Right.MANAGE, TOPICS, "Set a topic's policy", (a.Topic,), r.PutTopic,
               success=(200, 201),
-              errors=("version_mismatch", "expanding"),
+              errors=("version_mismatch", "expanding", "conflict"),
               example={"lease_ms": 60000, "max_attempts": 5, "retry": {"ladder": ["2m", "10m", "1h"]}}, audited=True),
     Operation("DELETE", T, "delete_topic", Right.MANAGE, TOPICS, "Delete a topic that holds no jobs", (a.TopicDeleted,),
               errors=("not_found", "topic_not_empty"), audited=True),
@@ -156,11 +157,12 @@ OPERATIONS: tuple[Operation, ...] = (
               errors=("not_found",)),
     Operation("PUT", S + "/{name}", "put_schedule", Right.MANAGE, SCHEDULES, "Make or replace a schedule",
               (a.Schedule,), sr.PutSchedule, success=(200, 201),
-              errors=("version_mismatch", "body_too_large", "store_full"),
+              errors=("version_mismatch", "conflict", "body_too_large", "store_full"),
               example={"topic": "reports", "cron": "0 9 * * MON-FRI", "tz": "Europe/Madrid",
                        "job": {"body": {"report": "daily"}}}, audited=True),
     Operation("DELETE", S + "/{name}", "delete_schedule", Right.MANAGE, SCHEDULES,
-              "Delete a schedule; jobs that it sent stay", (a.ScheduleDeleted,), errors=("not_found",), audited=True),
+              "Delete a schedule; jobs that it sent stay", (a.ScheduleDeleted,), errors=SCHEDULE_CHANGES,
+              audited=True),
     Operation("GET", S + "/{name}/next", "next_occurrences", Right.READ, SCHEDULES, "The next occurrences",
               (a.NextOccurrences,), query=sr.ListOccurrences, errors=("not_found",)),
     Operation("POST", S + "/{name}/next", "preview_schedule", Right.READ, SCHEDULES,
@@ -168,12 +170,13 @@ OPERATIONS: tuple[Operation, ...] = (
               errors=("body_too_large",), example={"topic": "reports", "every": "1h", "job": {"body": 1}}),
     Operation("POST", S + "/{name}/run", "run_schedule", Right.MANAGE, SCHEDULES,
               "Send a job now, besides the occurrences", (a.Sent,), r.Nothing, success=(201, 200),
-              errors=("not_found", "store_full"), body_optional=True, example={}, audited=True),
+              errors=(*SCHEDULE_CHANGES, "store_full"), body_optional=True, example={}, audited=True),
     Operation("POST", S + "/{name}/pause", "pause_schedule", Right.MANAGE, SCHEDULES,
-              "Pause a schedule; jobs that it sent stay", (a.SchedulePaused,), r.Nothing, errors=("not_found",),
+              "Pause a schedule; jobs that it sent stay", (a.SchedulePaused,), r.Nothing,
+              errors=SCHEDULE_CHANGES,
               body_optional=True, example={}, audited=True),
     Operation("POST", S + "/{name}/resume", "resume_schedule", Right.MANAGE, SCHEDULES, "Resume a schedule",
-              (a.Schedule,), r.Nothing, errors=("not_found",), body_optional=True, example={}, audited=True),
+              (a.Schedule,), r.Nothing, errors=SCHEDULE_CHANGES, body_optional=True, example={}, audited=True),
     Operation("POST", A, "create_token", Right.ADMIN, TOKENS, "Make a token; its text is shown only here",
               (a.SecretToken,), tr.CreateToken, success=(201,), errors=("too_many_tokens",),
               example={"name": "billing workers", "rights": ["send", "pull"], "topics": ["billing-*"],

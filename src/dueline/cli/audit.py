@@ -30,7 +30,9 @@ def audit(
     ] = None,
     who: Annotated[
         str | None,
-        typer.Option("--who", metavar="ID", help='Only calls with this token, by its id; "local": on the store.'),
+        typer.Option(
+            "--who", metavar="ID", help='Only calls with the token of this id; "local": calls on the store itself.'
+        ),
     ] = None,
     action: Annotated[
         str | None, typer.Option("--action", metavar="NAME", help="Only this operation, such as delete_topic.")

@@ -81,7 +81,7 @@ SECTIONS = (
             "next": "schedules.next_occurrences",
         },
         "schedules",
-        "Send jobs again and again: by cron, or at an interval.",
+        "Send jobs repeatedly: by cron or at an interval.",
     ),
     Section(
         "Operations",
@@ -102,7 +102,7 @@ SECTIONS = (
             "revoke": "tokens.revoke",
         },
         "token",
-        "Make, list, rotate and revoke access tokens.",
+        "Create, list, rotate and revoke access tokens.",
     ),
     Section("Operations", {"accept": "store.accept"}, "store", "Accept that data of a store is lost."),
     Section(

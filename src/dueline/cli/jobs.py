@@ -34,6 +34,20 @@ DueBefore = Annotated[
     int | None, typer.Option("--due-before", parser=time_ms, metavar="TIME", help="Only jobs due before this time.")
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+Body = Annotated[
+    str | None, typer.Argument(metavar="BODY|-", help="The body; - reads standard input; null if missing.")
+]
+BodyType = Annotated[BodyAs, typer.Option("--as", help="Type of BODY; auto: JSON if valid, else text, else bytes.")]
+Tags = Annotated[list[str] | None, typer.Option("--tag", help="May be given several times.")]
+Headers = Annotated[list[str] | None, typer.Option("--header", metavar="K=V", help="May be given several times.")]
+Ttl = Annotated[
+    int | None,
+    typer.Option("--ttl", parser=duration, metavar="DURATION", help="A job expires this long after its due time."),
+]
+LeaseTime = Annotated[
+    int | None, typer.Option("--lease", parser=duration, metavar="DURATION", help="How long a pull leases a job.")
+]
+MaxAttempts = Annotated[int | None, typer.Option("--max-attempts", help="Attempts before a job is dead.")]
 
 SEND_EXAMPLES = (
     'dueline send emails \'{"to": "ann"}\' --in 10m',
@@ -53,9 +67,7 @@ def now_ms() -> int:
 def send(
     session: Session,
     topic: Topic,
-    body: Annotated[
-        str | None, typer.Argument(metavar="BODY|-", help="The body; - reads standard input; null if missing.")
-    ] = None,
+    body: Body = None,
     in_: In = None,
     at: At = None,
     id: Annotated[str | None, typer.Option("--id", help="The job's id; generated if not given.")] = None,
@@ -86,21 +98,12 @@ def send(
     on_conflict: Annotated[
         str | None, typer.Option("--on-conflict", metavar="reject|keep|replace", help="What to do if the id exists.")
     ] = None,
-    tag: Annotated[list[str] | None, typer.Option("--tag", help="May be given several times.")] = None,
-    header: Annotated[
-        list[str] | None, typer.Option("--header", metavar="K=V", help="May be given several times.")
-    ] = None,
-    ttl: Annotated[
-        int | None,
-        typer.Option("--ttl", parser=duration, metavar="DURATION", help="Expires this long after its due time."),
-    ] = None,
-    lease: Annotated[
-        int | None, typer.Option("--lease", parser=duration, metavar="DURATION", help="How long a pull leases it.")
-    ] = None,
-    max_attempts: Annotated[int | None, typer.Option("--max-attempts", help="Attempts before it is dead.")] = None,
-    body_as: Annotated[
-        BodyAs, typer.Option("--as", help="Type of BODY; auto: JSON if valid, else text, else bytes.")
-    ] = BodyAs.AUTO,
+    tag: Tags = None,
+    header: Headers = None,
+    ttl: Ttl = None,
+    lease: LeaseTime = None,
+    max_attempts: MaxAttempts = None,
+    body_as: BodyType = BodyAs.AUTO,
     from_: Annotated[
         Path | None,
         typer.Option("--from", metavar="FILE|-", help="Send many: one job per line, an object as in the API."),

@@ -37,7 +37,7 @@ def list_jobs(
     cursor: Cursor = None,
     all: All = False,
 ) -> None:
-    """List the jobs of a topic that match every condition; all jobs if there is none."""
+    """List the jobs of a topic that match every condition; without one, all jobs."""
 
     def page(at: str | None) -> calls.Call[r.JobPage]:
         return calls.list_jobs(topic, state, tag, due_after, due_before, at, limit, body, merge_key)

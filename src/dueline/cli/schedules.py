@@ -14,7 +14,7 @@ from ..api.schedule_requests import NewTemplate, PutSchedule
 from ..client import schedule_calls as calls
 from ..client.calls import Answer
 from . import tables
-from .jobs import Topic, Yes, body_argument, now_ms
+from .jobs import Body, BodyType, Headers, LeaseTime, MaxAttempts, Tags, Topic, Ttl, Yes, body_argument, now_ms
 from .paging import All, Cursor, Limit, show_pages
 from .session import Session, connected
 from .values import BodyAs, body_fields, duration, pairs, time_ms
@@ -26,7 +26,7 @@ LIST_EXAMPLES = ("dueline schedules list", "dueline schedules list --all -o json
 
 @connected
 def list_schedules(session: Session, limit: Limit = 50, cursor: Cursor = None, all: All = False) -> None:
-    """List schedules: when they come next, and what they sent last."""
+    """List schedules with their next occurrence and the last job they sent."""
 
     def page_table(pages: list[r.SchedulePage]) -> tables.Listing:
         made = tables.Listing("NAME", "TOPIC", "WHEN", "NEXT", "LAST", "MISSED", "STATE", right=("MISSED",))
@@ -59,50 +59,44 @@ def put(
     session: Session,
     name: Name,
     topic: Topic,
-    body: Annotated[
-        str | None, typer.Argument(metavar="BODY|-", help="The body of its jobs; - reads standard input.")
-    ] = None,
+    body: Body = None,
     cron: Annotated[
         str | None, typer.Option("--cron", help="5 fields, 6 with seconds first, or a name such as @daily.")
     ] = None,
-    tz: Annotated[str | None, typer.Option("--tz", metavar="ZONE", help="Of --cron; default UTC.")] = None,
+    tz: Annotated[str | None, typer.Option("--tz", metavar="ZONE", help="Time zone of --cron; default UTC.")] = None,
     every: Annotated[str | None, typer.Option("--every", metavar="DURATION", help="An interval, such as 15m.")] = None,
     starts: Annotated[
-        int | None, typer.Option("--starts", parser=time_ms, metavar="TIME", help="No occurrence is earlier.")
+        int | None, typer.Option("--starts", parser=time_ms, metavar="TIME", help="No occurrence before this time.")
     ] = None,
     ends: Annotated[
-        int | None, typer.Option("--ends", parser=time_ms, metavar="TIME", help="No occurrence is later.")
+        int | None, typer.Option("--ends", parser=time_ms, metavar="TIME", help="No occurrence after this time.")
     ] = None,
     jitter: Annotated[
-        int | None, typer.Option("--jitter", parser=duration, metavar="DURATION", help="Spread the jobs over this.")
+        int | None,
+        typer.Option("--jitter", parser=duration, metavar="DURATION", help="Delay each by a random part of this."),
     ] = None,
     misfire: Annotated[
         str | None, typer.Option("--misfire", metavar="latest|skip|all", help="What to do with missed occurrences.")
     ] = None,
     overlap: Annotated[
-        str | None, typer.Option("--overlap", metavar="allow|skip", help="skip: not while the last job is alive.")
+        str | None, typer.Option("--overlap", metavar="allow|skip", help="skip: send none while the last job is alive.")
     ] = None,
-    paused: Annotated[bool, typer.Option("--paused", help="Write it paused.")] = False,
+    paused: Annotated[bool, typer.Option("--paused", help="Create it paused.")] = False,
     version: Annotated[
         int | None, typer.Option("--version", min=0, help="Only if it still has this version; 0: only if it is new.")
     ] = None,
-    tag: Annotated[list[str] | None, typer.Option("--tag", help="May be given several times.")] = None,
-    header: Annotated[
-        list[str] | None, typer.Option("--header", metavar="K=V", help="May be given several times.")
-    ] = None,
-    ttl: Annotated[
-        int | None, typer.Option("--ttl", parser=duration, metavar="DURATION", help="Of its jobs, from the due time.")
-    ] = None,
-    max_attempts: Annotated[int | None, typer.Option("--max-attempts", help="Attempts before a job is dead.")] = None,
-    body_as: Annotated[
-        BodyAs, typer.Option("--as", help="Type of BODY; auto: JSON if valid, else text, else bytes.")
-    ] = BodyAs.AUTO,
+    tag: Tags = None,
+    header: Headers = None,
+    ttl: Ttl = None,
+    lease: LeaseTime = None,
+    max_attempts: MaxAttempts = None,
+    body_as: BodyType = BodyAs.AUTO,
 ) -> None:
-    """Make a schedule, or replace it as a whole: each occurrence becomes one job in TOPIC.
+    """Create a schedule, or replace it as a whole: each occurrence becomes one job in TOPIC.
 
     The first occurrence is later than now. Jobs that were sent before stay."""
     raw, body_base64 = body_fields(body_argument(body), body_as)
-    job: dict[str, Any] = {"ttl_ms": ttl, "max_attempts": max_attempts}
+    job: dict[str, Any] = {"ttl_ms": ttl, "lease_ms": lease, "max_attempts": max_attempts}
     request = PutSchedule(
         topic=topic,
         job=NewTemplate(
@@ -131,7 +125,7 @@ RUN_EXAMPLES = ("dueline schedules run daily-report",)
 
 @connected
 def run(session: Session, name: Name) -> None:
-    """Send a job of a schedule now. Its occurrences stay as they are."""
+    """Send a job of a schedule now. Its next occurrences do not change."""
     answer = session.call(calls.run_schedule(name))
     session.printer.result(answer.raw, tables.sent(answer.value, now_ms()))
 
@@ -150,7 +144,7 @@ RESUME_EXAMPLES = ("dueline schedules resume daily-report",)
 
 @connected
 def resume(session: Session, name: Name) -> None:
-    """Resume a schedule. Its misfire policy says what becomes of the occurrences that passed meanwhile."""
+    """Resume a schedule. Its misfire policy decides about occurrences that it missed."""
     _show(session, session.call(calls.resume_schedule(name)))
 
 

@@ -1,4 +1,4 @@
-"""The command `store accept`: an operator accepts that data is lost, so that servers go on with the rest.
+"""The command `store accept`: an operator accepts that data is lost, so that servers continue with the rest.
 
 STORE_URL   a store in use: what it holds is not what the servers know (store.valkey.acceptance)
 --data      the folder of an embedded store whose server is stopped: bytes of its file are missing
@@ -39,7 +39,7 @@ def accept(
     yes: Yes = False,
     output: Annotated[Output, typer.Option("--output", "-o", help="Output format.")] = Output.TABLE,
 ) -> None:
-    """Accept that data of a store is lost, so that servers go on with the rest. Shows what is missing, then asks."""
+    """Accept that data of a store is lost, so that servers continue with the rest. Shows what is missing, then asks."""
     printer = Printer(output)
     if store is not None and data is not None:
         raise typer.BadParameter("give a store URL or --data, not both")
@@ -86,7 +86,7 @@ async def _accept_store(printer: Printer, location: StoreLocation, prefix: str, 
     raw = msgspec.json.encode({"directory_lost": missing.is_directory_lost, "partitions": partitions})
     counted = f"{len(partitions)} partition{'' if len(partitions) == 1 else 's'}"
     summary = f"accepted: {counted}" + (" and the directory" if missing.is_directory_lost else "")
-    printer.result(raw, Text(f"{summary}. Servers go on within 5 seconds", style="yellow" if lines else "green"))
+    printer.result(raw, Text(f"{summary}. Servers continue within 5 seconds", style="yellow" if lines else "green"))
 
 
 def _accept_folder(printer: Printer, folder: Path, yes: bool) -> None:

@@ -45,22 +45,25 @@ CREATE_EXAMPLES = (
 def create(
     session: Session,
     name: Annotated[str, typer.Argument(metavar="NAME", help="For people: what the token is for.")],
-    right: Annotated[list[RightName], typer.Option("--right", help="What it may do; repeat it. admin includes all.")],
+    right: Annotated[list[RightName], typer.Option("--right", help="May be given several times. admin includes all.")],
     all_namespaces: Annotated[bool, typer.Option("--all-namespaces", help="For every namespace.")] = False,
     topic: Annotated[
-        list[str] | None, typer.Option("--topic", metavar="PATTERN", help="Topics such as 'billing-*'; repeat it.")
+        list[str] | None,
+        typer.Option("--topic", metavar="PATTERN", help="Such as 'billing-*'; may be given several times."),
     ] = None,
     expires: Annotated[
         str | None,
         typer.Option(
-            "--expires", metavar="DURATION", help="Valid for this long. Default: as long as the token in use."
+            "--expires", metavar="DURATION", help="Valid for this long. Default: as long as the token you use."
         ),
     ] = None,
-    requests_per_s: Annotated[float | None, typer.Option(help="At most so many requests, per server process.")] = None,
-    max_connections: Annotated[int | None, typer.Option(help="At most so many, per server process.")] = None,
+    requests_per_s: Annotated[
+        float | None, typer.Option(help="At most this many requests, per server process.")
+    ] = None,
+    max_connections: Annotated[int | None, typer.Option(help="At most this many, per server process.")] = None,
     max_polls: Annotated[int | None, typer.Option(help="Pulls at a time, per server process.")] = None,
 ) -> None:
-    """Make a token for one namespace, or for all of them.
+    """Create a token for one namespace, or for all of them.
 
     Its text is printed once and is not stored: keep it in a file that only its user can read."""
     request = CreateToken(

@@ -97,8 +97,8 @@ def top(
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Print once and exit.")] = False,
 ) -> None:
-    """Watch the topics: counts, the oldest ready job, the next due time, the rate of change. Limits that refuse have a
-    line. Ctrl-C ends it."""
+    """Watch the topics: counts, the oldest ready job, the next due time, the rate of change. A limit that refuses
+    calls has its own line. Ctrl-C ends it."""
     raw, topics = read_topics(session)
     if once or session.printer.output is not Output.TABLE or not session.printer.out.is_terminal:
         session.printer.result(raw, screen(session, topics, None, read_limits(session)), rows="topics")

@@ -63,7 +63,7 @@ def work(
     ] = None,
     prune: Annotated[
         bool,
-        typer.Option("--prune", help="Delete the schedules that this Worker's name wrote and that left its code."),
+        typer.Option("--prune", help="Delete schedules of this Worker's name that are no longer in its code."),
     ] = False,
     namespace: Namespace = None,
     token_file: TokenFile = None,

@@ -38,7 +38,8 @@ class Api(TopicApi):
 
     @method
     def send(self, topic: str, body: Any = None, **options: Unpack[SendOptions]) -> Call[r.Sent]:
-        """Send a job. It is stored when this returns. Retries never create a second job, because its id is set first.
+        """Send a job. It is stored when this returns. Its id is generated before the first try, so retries never
+        create a second job.
 
         `body` is any JSON value (or struct, dataclass, pydantic model), text, or bytes. Options: `delay` or `at`,
         `id`, `on_conflict`, `merge`, `lease`, `ttl`, `max_attempts`, `retry`, `tags`, `headers`; see SendOptions."""

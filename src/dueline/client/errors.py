@@ -5,11 +5,11 @@
     ├── NotAllowed                unauthorized forbidden egress_refused
     ├── NotFound                  not_found no_route
     ├── Conflict                  id_exists version_mismatch lease_lost job_leased already_done topic_not_empty
-    │                             expanding too_many_tokens
+    │                             expanding too_many_tokens conflict
     │   ├── IdExists ├── VersionMismatch ├── LeaseLost ├── JobLeased └── AlreadyDone
     ├── RateLimited               rate_limited
     ├── StoreFull                 store_full
-    ├── Unavailable               store_down loading draining (these: not executed)
+    ├── Unavailable               store_down store_replaced loading draining (these: not executed)
     │   ├── Unreachable           no connection (not executed)
     │   └── UnknownOutcome        unknown_outcome, or no answer came (may have been executed; repeat with the same id)
     └── ServerFault               internal, or an answer that does not come from this API
@@ -21,6 +21,8 @@ Catch UnknownOutcome before Unavailable where the difference matters.
 from __future__ import annotations
 
 from typing import Any
+
+from ..api.statuses import STATUS
 
 GONE = frozenset({"not_found", "already_done"})  # codes of a job that cannot be cancelled, because it is not live
 
@@ -165,37 +167,13 @@ BY_STATUS: dict[int, type[DuelineApiError]] = {
     507: StoreFull,
 }
 
-# In an answer about many jobs, an item's error carries a code but no status.
-STATUS_OF_CODE: dict[str, int] = {
-    "unauthorized": 401,
-    "forbidden": 403,
-    "egress_refused": 403,
-    "not_found": 404,
-    "no_route": 404,
-    "id_exists": 409,
-    "version_mismatch": 409,
-    "lease_lost": 409,
-    "job_leased": 409,
-    "already_done": 409,
-    "topic_not_empty": 409,
-    "expanding": 409,
-    "too_many_tokens": 409,
-    "rate_limited": 429,
-    "store_down": 503,
-    "store_replaced": 503,
-    "loading": 503,
-    "draining": 503,
-    "unknown_outcome": 503,
-    "store_full": 507,
-    "internal": 500,
-}
-
 
 def error_of(
     code: str, message: str, field: str | None = None, status: int | None = None, id: str | None = None
 ) -> DuelineApiError:
-    """The error for a code; for codes unknown here, `status` selects the class."""
-    effective = status if status is not None else STATUS_OF_CODE.get(code, 400)
+    """The error for a code; for codes unknown here, `status` selects the class. In an answer about many jobs, an item's
+    error has a code but no status."""
+    effective = status if status is not None else STATUS.get(code, 400)
     kind = BY_CODE.get(code) or BY_STATUS.get(effective)
     if kind is None:
         kind = InvalidRequest if 400 <= effective < 500 else ServerFault

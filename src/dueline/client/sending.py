@@ -85,11 +85,13 @@ class SendOptions(Policy, Times, total=False):
     merge: str | MergeOptions | None
 
 
-_OPTIONS = frozenset(SendOptions.__annotations__)
-
-
 def new_job(body: Any = None, **options: Unpack[SendOptions]) -> NewJob:
     """One job for `send_many`. Raises TypeError or ValueError that names the argument."""
+    return job_of(body, options)
+
+
+def job_of(body: Any, options: SendOptions) -> NewJob:
+    """`new_job` for callers that have the options as a dict."""
     fields = body_fields(body)
     if options:
         _add_send_options(fields, options)
@@ -100,17 +102,12 @@ def new_job(body: Any = None, **options: Unpack[SendOptions]) -> NewJob:
 
 def _add_send_options(fields: dict[str, Any], options: SendOptions) -> None:
     """Add the options of a send to the fields of a request. Raises TypeError or ValueError that names the option."""
-    if not options.keys() <= _OPTIONS:
-        raise TypeError(f"a job has no option {', '.join(sorted(options.keys() - _OPTIONS))}")
-    _add_job_fields(fields, cast("Mapping[str, Any]", options))
-    for name in ("lease_ms", "ttl_ms"):  # null in the API means none at all; here it means the topic's
-        if fields.get(name, 0) is None:
-            del fields[name]
-    fields["id"] = options.get("id")
-    fields["on_conflict"] = options.get("on_conflict")
-    merge = options.get("merge")
-    if merge is not None:
-        fields["merge"] = _merge(merge)
+    _check_times(options)
+    for name, value in with_attempts(cast("Mapping[str, Any]", options)).items():
+        add = _SEND_FIELDS.get(name)
+        if add is None:
+            raise TypeError(f"a job has no option {', '.join(sorted(options.keys() - _SEND_FIELDS.keys()))}")
+        add(fields, value)
 
 
 def _merge(merge: str | MergeOptions) -> Merge:
@@ -148,12 +145,16 @@ def time_fields(delay: Duration | None, at: Moment | None) -> dict[str, Any]:
 
 def _add_job_fields(fields: dict[str, Any], options: Mapping[str, Any]) -> None:
     """Add the policy and times among the options to the fields of a request; other options are left out."""
-    if options.get("delay") is not None and options.get("at") is not None:
-        raise ValueError("give delay or at, not both")
+    _check_times(options)
     for name, value in with_attempts(options).items():
         add = _FIELDS.get(name)
         if add is not None:
             add(fields, value)
+
+
+def _check_times(options: Mapping[str, Any]) -> None:
+    if options.get("at") is not None and options.get("delay") is not None:
+        raise ValueError("give delay or at, not both")
 
 
 def _delay(fields: dict[str, Any], value: Duration | None) -> None:
@@ -174,11 +175,22 @@ def _at(fields: dict[str, Any], value: Moment | None) -> None:
         fields["at_ms"] = moment_ms(value)
 
 
-def _span(name: str) -> Callable[[dict[str, Any], Any], None]:
+def _span(name: str, nullable: bool = True) -> Callable[[dict[str, Any], Any], None]:
+    """A duration. None is null in the API; if that is not `nullable`, the field is left out."""
+    field = f"{name}_ms"
+
     def add(fields: dict[str, Any], value: Any) -> None:
-        fields[f"{name}_ms"] = None if value is None else duration_ms(value, name)
+        if value is not None:
+            fields[field] = duration_ms(value, name)
+        elif nullable:
+            fields[field] = None
 
     return add
+
+
+def _group(fields: dict[str, Any], value: str | MergeOptions | None) -> None:
+    if value is not None:
+        fields["merge"] = _merge(value)
 
 
 _FIELDS: dict[str, Callable[[dict[str, Any], Any], None]] = {
@@ -190,6 +202,14 @@ _FIELDS: dict[str, Callable[[dict[str, Any], Any], None]] = {
     "retry": lambda fields, value: fields.update(retry=retry_rule(value)),
     "tags": lambda fields, value: fields.update(tags=_tags(value)),
     "headers": lambda fields, value: fields.update(headers=dict(value)),
+}
+_SEND_FIELDS: dict[str, Callable[[dict[str, Any], Any], None]] = {
+    **_FIELDS,
+    "lease": _span("lease", nullable=False),  # null in the API means none at all; here None means the topic's
+    "ttl": _span("ttl", nullable=False),
+    "id": lambda fields, value: fields.update(id=value),
+    "on_conflict": lambda fields, value: fields.update(on_conflict=value),
+    "merge": _group,
 }
 
 

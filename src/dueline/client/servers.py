@@ -53,7 +53,7 @@ class Servers:
         following = self._order[(self._order.index(address) + 1) % self.count]
         self._return_s = now_s + RETURN_S
         self._current = following
-        log.warning("%s; going on with %s", error, following.url)
+        log.warning("%s; continuing with %s", error, following.url)
 
     def connect_s(self, timeout_s: float) -> float:
         """How long a connection may take to open, in a try of `timeout_s`."""

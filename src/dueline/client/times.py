@@ -20,6 +20,8 @@ _NUMBERS = (int, float)
 
 def duration_ms(value: Duration, name: str = "delay") -> int:
     """Whole milliseconds. Raises ValueError or TypeError that names the argument."""
+    if type(value) is int and value >= 0:
+        return value * 1000  # fast path
     if isinstance(value, str):
         try:
             return parse_duration(value)

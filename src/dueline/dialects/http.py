@@ -197,6 +197,16 @@ def check_own_id(grant: Grant, namespace_ids: bool) -> None:
         )
 
 
+def check_shared_partitions(grant: Grant) -> None:
+    """For a change of partitions that all topics of a namespace share. Raises Forbidden."""
+    if not grant.covers_all:
+        raise Forbidden(
+            "The topics of this namespace share their partitions, so changing them needs a token that is valid for "
+            'every topic ("*").',
+            "partitions",
+        )
+
+
 def check_right(grant: Grant, right: Right) -> None:
     """Raises Forbidden."""
     if not grant.allows(right):

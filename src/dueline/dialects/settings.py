@@ -48,8 +48,8 @@ class ForeignSettings(DialectSettings, frozen=True, forbid_unknown_fields=True):
     auth: Annotated[
         Literal["header", "path", "network", "none"] | None,
         Meta(
-            description="Who may call. header: who sends a token in the Authorization header. path: also who has the "
-            "token in front of the path (/dl_ID_SECRET/...). network: who calls from one of `networks`; needs a "
+            description="Who may call. header: callers with a token in the Authorization header. path: also callers "
+            "with the token in front of the path (/dl_ID_SECRET/...). network: callers in one of `networks`; needs a "
             "`listen` of its own. none: everyone. network and none give all rights except admin in the dialect's "
             'namespace. Empty: the dialect is off if server.auth is "tokens", else it is open to everyone.'
         ),

@@ -96,7 +96,7 @@ class Audit:
             self.merged += 1
             return None
         if len(self._writes) >= MAX_WRITES:
-            self._lose(StoreDown(f"{MAX_WRITES} entries wait for the store already"))
+            self._lose(StoreDown(f"{MAX_WRITES} entries are already waiting for the store"))
             return None
         entry = AuditEntry(
             id=new_id(),

@@ -8,17 +8,18 @@ the change.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from msgspec.structs import replace
 
 from .checks import Checks, within
 from .commands import ExpansionView, TopicPatch, TopicView
-from .directory import DIRECTORY_PAGE, TopicEntry
-from .errors import Conflict, InvalidField, NotFound, VersionMismatch
+from .directory import DIRECTORY_PAGE, TopicEntry, config_key, namespace_of
+from .errors import Conflict, NotFound, VersionMismatch
 from .fence_copies import copy_fences
 from .limits import INTERNAL_NAMESPACE, LAST_MS
 from .on_dead import check_on_dead
+from .partition_map import PartitionMap
 from .policy import with_worker
 from .push_checks import check_spread
 from .push_target import limits_of
@@ -48,16 +49,15 @@ class TopicControl:
         self._checks.topic_patch(patch)
         self._checks.topic_name(namespace, name)
         check_on_dead(name, patch.policy)
-        if patch.partitions not in (None, 1) and self._topics.has_namespace_ids(namespace):
-            raise InvalidField(
-                "the topics of this namespace share their partitions, so a topic cannot set them", "partitions"
-            )
-
-        if patch.partitions is not None:
+        partitions = patch.partitions
+        if partitions is not None and self._topics.has_namespace_ids(namespace):
+            await self._expand_namespace(namespace, partitions)
+            partitions = None
+        elif partitions is not None:
             await self._advanced(await self._topics.load(namespace, name))  # an expansion may be over by now
 
         def change(config: TopicConfig, is_new: bool) -> TopicConfig:
-            map = config.map if patch.partitions is None else config.map.expanded(patch.partitions)
+            map = config.map if partitions is None else config.map.expanded(partitions)
             if map != config.map and config.push is not None:
                 check_spread(config.push, len(map.numbers))
             policy = with_worker(config.policy, patch.policy) if patch.of_worker else patch.policy
@@ -69,7 +69,38 @@ class TopicControl:
 
     async def _advanced(self, topic: Topic) -> ExpansionView | None:
         """How far the topic's expansion is, if there is one. Ends it if the old partitions are empty."""
-        return await self.advance(topic) if topic.old and self.advance is not None else None
+        return await self.advance(self._topics.map_owner(topic)) if topic.old and self.advance is not None else None
+
+    async def _expand_namespace(self, namespace: str, partitions: int) -> None:
+        """Add partitions to all topics of a namespace that share them."""
+        shared = await self._topics.load_shared(namespace)
+        await self._advanced(shared)
+        count = len(shared.map.expanded(partitions).numbers)
+        async for entry in self._entries(namespace):
+            push = unpack_config(entry.config).push
+            if push is not None:
+                check_spread(push, count, entry.topic)
+
+        def change(config: TopicConfig, is_new: bool) -> TopicConfig:
+            map = config.map.expanded(partitions)
+            return config if map == config.map else replace(config, map=map)
+
+        if shared.version or partitions > 1:
+            await self.change(namespace, "", change)
+
+    async def shared(self, namespace: str) -> Topic | None:
+        """The topic "" of a namespace whose topics share their partitions."""
+        is_shared = self._topics.has_namespace_ids(namespace)
+        return await self._topics.everywhere(namespace) if is_shared else None
+
+    async def _entries(self, namespace: str) -> AsyncIterator[TopicEntry]:
+        """All topics of a namespace."""
+        after: str | None = ""
+        while after is not None:
+            page = await self._store.directory.topics(namespace, after, DIRECTORY_PAGE)
+            for entry in page:
+                yield entry
+            after = page[-1].topic if len(page) == DIRECTORY_PAGE else None
 
     async def pause(self, namespace: str, name: str, until_ms: int | None) -> None:
         """Deliver nothing until that time, or until resumed. Sends are accepted and leases stay valid."""
@@ -98,8 +129,9 @@ class TopicControl:
         whether the topic is new.
         If it returns the same object nothing is written, but the partitions are still updated, because an earlier
         writer may have died before it reached them."""
+        key = config_key(namespace, name)
         for _ in range(TRIES):
-            entry = await self._store.directory.topic(namespace, name)
+            entry = await self._store.directory.topic(*key)
             version = 0 if entry is None else entry.version
             if expected_version not in (None, version):
                 raise VersionMismatch("the topic was changed since this version was read", "version")
@@ -108,7 +140,7 @@ class TopicControl:
             if wanted is config and entry is not None:
                 written = entry
             else:
-                written = await self._store.directory.set_config(namespace, name, pack_config(wanted), version)
+                written = await self._store.directory.set_config(*key, pack_config(wanted), version)
             if written is not None:
                 # Shielded from cancellation: otherwise only half of a topic's partitions might be paused.
                 return await asyncio.shield(asyncio.create_task(self._spread(written))), entry is None
@@ -118,32 +150,51 @@ class TopicControl:
         """Pass the config to every partition, then read it again and repeat if it has changed. A concurrent writer may
         have updated the partitions first, so the last one to update them must have checked the config afterwards.
         Then tell the users of the config in this process."""
+        if namespace_of((entry.namespace, entry.topic)) is not None:
+            return await self._close(entry)
         while True:
-            topic = self._adopt(entry)
+            topic = await self._adopt(entry)
             if not entry.version:
                 return topic  # without a config there is nothing to pass to partitions
             config = unpack_config(entry.config)
-            controls = list(zip(topic.numbered(config.map.numbers), _controls(config, entry.version), strict=True))
+            map = topic.map if topic.namespace_ids else config.map
+            controls = list(zip(topic.numbered(map.numbers), _controls(config, map, entry.version, topic), strict=True))
             # The old partitions first, so that no more jobs are in flight than the topic's limit allows.
-            old, current = controls[: config.map.old], controls[config.map.old :]
+            old, current = controls[: map.old], controls[map.old :]
             await asyncio.gather(*(self._store.control(*one) for one in old))
             await copy_fences(self._store, [one for one, _ in old], [one for one, _ in current])
             await asyncio.gather(*(self._store.control(*one) for one in current))
             newest = await self._store.directory.topic(entry.namespace, entry.topic)
+            if topic.namespace_ids and await self._topics.renewed(topic, map, self._topics.reads):
+                continue
             if newest is None or newest.version <= entry.version:
                 self._changes.tell((entry.namespace, entry.topic), entry.version, None if newest is None else config)
                 return topic
             entry = newest
 
+    async def _close(self, entry: TopicEntry) -> Topic:
+        """Close the old partitions of a namespace for all of its topics. Its current ones need no config."""
+        key = (entry.namespace, entry.topic)
+        while True:
+            shared = self._topics.apply((namespace_of(key) or "", ""), entry)
+            map, closed = unpack_config(entry.config).map, Control(policy_version=entry.version, closed=True)
+            old = shared.numbered(range(map.first - map.old, map.first))
+            await asyncio.gather(*(self._store.control(partition, closed) for partition in old))
+            newest = await self._store.directory.topic(*key)
+            if newest is None or newest.version <= entry.version:
+                return shared
+            entry = newest
+
     async def tell_partitions(self, namespace: str, name: str) -> Topic:
         """Pass the config to every partition, for callers that must be sure the partitions have it. Its writer may have
-        died before it reached them all."""
-        entry = await self._store.directory.topic(namespace, name)
+        died before it reached them all. Topic "": close the old partitions of the namespace."""
+        entry = await self._store.directory.topic(*config_key(namespace, name))
         if entry is None:
             raise NotFound(f'there is no topic "{name}"')
         return await asyncio.shield(asyncio.create_task(self._spread(entry)))
 
-    def _adopt(self, entry: TopicEntry) -> Topic:
+    async def _adopt(self, entry: TopicEntry) -> Topic:
+        await self._topics.prepare(entry.namespace)
         return self._topics.apply((entry.namespace, entry.topic), entry)
 
     async def topic(self, namespace: str, name: str, bands_ms: Sequence[int] = ()) -> TopicView:
@@ -151,7 +202,7 @@ class TopicControl:
         entry = await self._store.directory.topic(namespace, name)
         if entry is None:
             raise NotFound(f'there is no topic "{name}"')
-        return await self._view(self._adopt(entry), bands_ms)
+        return await self._view(await self._adopt(entry), bands_ms)
 
     async def topics(
         self, namespace: str, after: str, limit: int, bands_ms: Sequence[int] = ()
@@ -167,7 +218,7 @@ class TopicControl:
                 break
         views: list[TopicView] = []
         for start in range(0, len(entries), VIEWS_AT_ONCE):
-            shown = [self._adopt(entry) for entry in entries[start : start + VIEWS_AT_ONCE]]
+            shown = [await self._adopt(entry) for entry in entries[start : start + VIEWS_AT_ONCE]]
             views += await asyncio.gather(*(self._view(topic, bands_ms) for topic in shown))
         return views, entries[-1].topic if len(entries) == limit else None
 
@@ -202,14 +253,20 @@ class TopicControl:
         if entry is not None and entry.version == topic.version > 0:
             await self._spread(entry)
         elif entry is not None:
-            self._adopt(entry)
+            await self._adopt(entry)
 
 
-def _controls(config: TopicConfig, version: int) -> list[Control]:
+def _controls(config: TopicConfig, map: PartitionMap, version: int, topic: Topic) -> list[Control]:
     """The settings for each partition."""
     return [
-        Control(config.paused_until_ms, in_flight, rate_per_s, version, closed=place < config.map.old)
-        for place, (in_flight, rate_per_s) in enumerate(limits_of(config.push, len(config.map.numbers)))
+        Control(
+            config.paused_until_ms,
+            in_flight,
+            rate_per_s,
+            version,
+            closed=None if topic.namespace_ids else place < map.old,
+        )
+        for place, (in_flight, rate_per_s) in enumerate(limits_of(config.push, len(map.numbers)))
     ]
 
 

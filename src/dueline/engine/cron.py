@@ -97,7 +97,7 @@ def parse_cron(text: str) -> Cron:
         value = parts[FIELDS.index(field) - len(FIELDS)]
         raise _wrong(text, f'has a wrong {field} field: "{value}"') from None
     if cron.after(_FIRST) is None:
-        raise _wrong(text, "never comes: no date matches its day-of-month, month and day-of-week fields")
+        raise _wrong(text, "never occurs: no date matches its day-of-month, month and day-of-week fields")
     return cron
 
 

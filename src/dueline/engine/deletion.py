@@ -59,7 +59,7 @@ class TopicDeletion:
             if entry is None:
                 raise NotFound(f'there is no topic "{name}"')
             topic = self._topics.apply((namespace, name), entry)
-            if not topic.old and await self._remove(entry, topic):
+            if (not topic.old or topic.namespace_ids) and await self._remove(entry, topic):
                 if unpack_config(entry.config).push is not None:
                     await self._store.pushes.reset(namespace, name)
                 self._changes.tell((namespace, name), entry.version, None)

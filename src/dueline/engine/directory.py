@@ -40,6 +40,19 @@ class Hint(msgspec.Struct, frozen=True):
 
 DIRECTORY_PAGE = 100  # topics per call
 CHANGES = (INTERNAL_NAMESPACE, "push-targets")  # stored under the name of what it counted first (lua/directory.lua)
+_SHARED = "ids:"
+
+
+def config_key(namespace: str, topic: str) -> tuple[str, str]:
+    """The entry that holds a config. Topic "": the partitions that all topics of a namespace with `namespace_ids`
+    share."""
+    return (namespace, topic) if topic else (INTERNAL_NAMESPACE, f"{_SHARED}{namespace}")
+
+
+def namespace_of(key: tuple[str, str]) -> str | None:
+    """The namespace whose shared partitions are in this entry. None: it is that of a topic."""
+    is_shared = key[0] == INTERNAL_NAMESPACE and key[1].startswith(_SHARED)
+    return key[1].removeprefix(_SHARED) if is_shared else None
 
 
 class Directory(Protocol):

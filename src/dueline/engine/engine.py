@@ -163,6 +163,8 @@ class Engine:
     def _moved(self, topic: Topic, before: Sequence[Partition]) -> None:
         self._waiters.moved(topic, before)
         self._expansions.wake()
+        if topic.namespace_ids and topic.name and topic.config.push is not None:
+            self._spawn(self._control.tell_partitions(topic.namespace, topic.name))  # its limit is divided otherwise
 
     def _reload(self, topic: Topic) -> None:
         """A partition of the topic has another config than this process. Read the directory's, but not all the time: if
@@ -262,13 +264,13 @@ class Engine:
 
     async def ack_by_id(self, namespace: str, ids: Sequence[str]) -> list[Outcome]:
         """Ack a job in any topic and any live state. For protocols that know neither topic nor token."""
-        return await self._jobs.ack(self._topics.everywhere(namespace), [Ref(id) for id in ids])
+        return await self._jobs.ack(await self._topics.everywhere(namespace), [Ref(id) for id in ids])
 
     async def cancel_by_id(self, namespace: str, ids: Sequence[str], forget: bool = False) -> list[Outcome]:
-        return await self._jobs.cancel(self._topics.everywhere(namespace), ids, forget)
+        return await self._jobs.cancel(await self._topics.everywhere(namespace), ids, forget)
 
     async def get_by_id(self, namespace: str, id: str) -> Job:
-        return await self._jobs.get(self._topics.everywhere(namespace), id)
+        return await self._jobs.get(await self._topics.everywhere(namespace), id)
 
     # -- jobs, without a lease
 

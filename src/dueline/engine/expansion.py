@@ -16,6 +16,9 @@ This module finds out what the old partitions still hold. They take no new ids, 
 may remember it: it no longer asks an old partition for ids of cells that this one had no job of. When all old
 partitions are empty, the expansion ends, by a config without them. They stay closed.
 
+With `namespace_ids` all of this is done once for the namespace: by its topic "" (engine.topics), whose old partitions
+are closed for all topics.
+
 Each process does this for the topics that it uses; it does not matter who is first. A process that dies in the middle
 leaves a config with old partitions, and any other one goes on.
 """
@@ -86,18 +89,18 @@ class Expansions:
         """Read what the old partitions hold, and end the expansion if that is nothing. None: there is no expansion, or
         no longer. Otherwise how far it is."""
         map = topic.map
-        if not topic.closed:
+        if not topic.left.closed:
             await self._writer.tell_partitions(topic.namespace, topic.name)
             if topic.map is not map:
                 return await self.advance(topic) if topic.old else None
-            topic.closed = True
+            topic.left.closed = True
         held: list[frozenset[int] | None] = []
         for partition in topic.old:
             ids = await self._store.held(partition, HELD_IDS)
             held.append(None if ids is None else frozenset(cell_of(id) for id in ids))
         if topic.map is not map:
             return None
-        topic.held = tuple(held)
+        topic.left.cells = tuple(held)
         if any(cells is None or cells for cells in held):
             cells = sum(map.old_cells(place) if some is None else len(some) for place, some in enumerate(held))
             return ExpansionView(map.old, cells)

@@ -1,7 +1,7 @@
 """Copies the fences of schedules to the new partitions of a topic (engine.fence, engine.expansion).
 
-An old partition is closed before, so no occurrence is decided there any more. A new one takes no sends before it knows
-the config, which it gets afterwards. So whoever opens it has copied the fences, and the later one of two stays.
+The old partition is closed first, so no occurrence is decided there any more. The new one accepts no sends until it has
+the config, and it gets the config after the fences. If two processes copy at once, the later fence stays.
 """
 
 from __future__ import annotations

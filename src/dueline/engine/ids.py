@@ -24,7 +24,7 @@ def new_id() -> str:
 
 
 def new_id_in(partition: int, partitions: int) -> str:
-    """A new id that belongs to the given one of so many partitions.
+    """A new id that belongs to partition number `partition` of `partitions`.
 
     A CRC over texts of equal length is linear: the effect of changing the last characters does not depend on the
     characters before them. So a table gives the right ending, and no search is needed for any number of partitions.

@@ -61,5 +61,5 @@ def _max_bytes(command: Send, topic: Topic) -> int:
 def group_id(key: str, id: str, topic: Topic) -> str:
     """The id for a new group of this key: `id` if it belongs to the key's partition, else a new id that does. So the
     key and the id of a group lead to the same partition."""
-    place = topic.map.place_of(key)
-    return id if topic.map.place_of(id) == place else new_id_in(place, topic.map.count)
+    index = topic.map.index_of(key)
+    return id if topic.map.index_of(id) == index else new_id_in(index, topic.map.count)

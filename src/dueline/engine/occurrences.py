@@ -1,6 +1,6 @@
 """The occurrences of a schedule: the times at which its jobs are due, before jitter. No I/O.
 
-An occurrence is a property of the schedule alone, not of when somebody looks: every server finds the same times, and a
+An occurrence is a property of the schedule alone, not of when it is computed: every server finds the same times, and a
 schedule that is written again unchanged keeps them. An interval is a fixed grid for the same reason.
 
 When a zone changes its clock, the rule depends on the expression (docs/schedules.md has the table):
@@ -18,6 +18,7 @@ from typing import Protocol
 
 from .cron import Cron, parse_cron
 from .errors import InvalidField, MissingField
+from .limits import LAST_MS
 from .schedule import Schedule
 from .wall_clock import WallClock, seconds_of, wall_clock, wall_of
 
@@ -40,7 +41,7 @@ class Times(Protocol):
 class Occurrences:
     """All occurrences of one schedule."""
 
-    def __init__(self, times: Times, first_ms: int, last_ms: int | None) -> None:
+    def __init__(self, times: Times, first_ms: int, last_ms: int) -> None:
         self._times = times
         self._first_ms = first_ms
         self._last_ms = last_ms
@@ -51,12 +52,20 @@ class Occurrences:
         first_ms, last_ms = schedule.starts_at_ms, schedule.ends_at_ms
         if first_ms is not None and last_ms is not None and last_ms < first_ms:
             raise InvalidField("is earlier than starts_at_ms", "ends_at_ms")
-        return cls(_times(schedule), first_ms or 0, last_ms)
+        return cls(_times(schedule), first_ms or 0, LAST_MS if last_ms is None else min(last_ms, LAST_MS))
+
+    def check(self) -> None:
+        """Raises InvalidField if there is no occurrence at any time, because of the start or the end. One that has
+        passed is enough: what is accepted does not depend on the day."""
+        if self.after(-1) is None:
+            if self._last_ms < LAST_MS:
+                raise InvalidField("no occurrence is between starts_at_ms and ends_at_ms", "ends_at_ms")
+            raise InvalidField("no occurrence is later", "starts_at_ms")
 
     def after(self, at_ms: int) -> int | None:
         """The first occurrence later than `at_ms`. None: there is none."""
         found_ms = self._times.after(max(at_ms, self._first_ms - 1))
-        return None if found_ms is None or (self._last_ms is not None and found_ms > self._last_ms) else found_ms
+        return None if found_ms is None or found_ms > self._last_ms else found_ms
 
     def between(self, after_ms: int, until_ms: int, limit: int) -> list[int]:
         """The first `limit` occurrences in (after_ms, until_ms]."""
@@ -69,7 +78,7 @@ class Occurrences:
         """The last occurrence in (after_ms, until_ms], and how many there are. The cost grows with the number of days,
         not of occurrences."""
         after_ms = max(after_ms, self._first_ms - 1)
-        until_ms = until_ms if self._last_ms is None else min(until_ms, self._last_ms)
+        until_ms = min(until_ms, self._last_ms)
         found_ms = self.after(after_ms)
         if found_ms is None or found_ms > until_ms:
             return None, 0
@@ -175,7 +184,7 @@ def _times(schedule: Schedule) -> Times:
             raise MissingField("give cron or every", "cron")
         times = CronTimes(parse_cron(schedule.cron), wall_clock(schedule.tz))
         if times.after(_CHECKED_FROM_MS) is None:
-            raise InvalidField(f'"{schedule.cron}" never comes: its times do not exist in {schedule.tz}', "cron")
+            raise InvalidField(f'"{schedule.cron}" never occurs: its times do not exist in {schedule.tz}', "cron")
         return times
     if schedule.cron is not None:
         raise InvalidField("give cron or every, not both", "every")

@@ -32,17 +32,17 @@ class PartitionMap(msgspec.Struct, frozen=True):
         """All numbers that this map and those before it have used."""
         return range(self.first + self.count)
 
-    def place_of(self, text: str) -> int:
-        """The place among the current partitions of an id or a merge key."""
+    def index_of(self, text: str) -> int:
+        """The index of the current partition of an id or a merge key."""
         return partition_of(text, self.count)
 
-    def old_place_of(self, text: str) -> int:
-        """Its place among the old ones."""
+    def old_index_of(self, text: str) -> int:
+        """The index of its old partition."""
         return partition_of(text, self.old)
 
-    def old_cells(self, place: int) -> int:
+    def old_cells(self, index: int) -> int:
         """How many cells belong to an old partition."""
-        return -(-(place + 1) * CELLS // self.old) + (-place * CELLS // self.old)
+        return -(-(index + 1) * CELLS // self.old) + (-index * CELLS // self.old)
 
     def expanded(self, count: int) -> PartitionMap:
         """The next map. Raises InvalidField for fewer partitions, Expanding while there are old ones."""

@@ -63,9 +63,10 @@ def check_url(url: str, field: str) -> None:
         raise InvalidField("is not an http or https URL", field)
 
 
-def check_spread(target: PushTarget, partitions: int) -> None:
-    """Each partition needs a concurrency of at least 1; old partitions count, too."""
+def check_spread(target: PushTarget, partitions: int, topic: str | None = None) -> None:
+    """Each partition needs a concurrency of at least 1; old partitions count, too. `topic`: the one to name."""
     if target.concurrency < partitions:
+        which = "the topic" if topic is None else f'the topic "{topic}"'
         raise InvalidField(
-            f"the topic has {partitions} partitions and each needs one: must be at least {partitions}", "concurrency"
+            f"{which} has {partitions} partitions and each needs one: must be at least {partitions}", "concurrency"
         )

@@ -28,13 +28,14 @@ class PushControl:
         """Replace the target. Returns the new target and whether the topic had none before."""
         check_target(target, self._checks)
         self._checks.topic_name(namespace, topic)
+        shared = await self._control.shared(namespace)
         before: list[PushTarget | None] = [await self._find(namespace, topic)]
         if before[0] is not None and before[0].address != target.address:
             # Before the change, because a dispatcher that gets the new target reads its log at once.
             await self._store.pushes.reset(namespace, topic)
 
         def change(config: TopicConfig, is_new: bool) -> TopicConfig:
-            check_spread(target, len(config.map.numbers))
+            check_spread(target, len((shared or config).map.numbers))
             before[:] = [config.push]
             return replace(config, push=target)
 

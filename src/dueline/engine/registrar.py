@@ -12,7 +12,6 @@ import asyncio
 from collections.abc import Callable
 
 from .directory import TopicEntry
-from .job import Partition
 from .store import Store
 from .topics import Topic, Topics
 
@@ -82,18 +81,18 @@ class Registrar:
         return removed
 
     async def _remove(self, entry: TopicEntry) -> bool:
-        """True if the topic was removed. A topic without a config has one partition; one with a config is never
-        removed."""
+        """True if the topic was removed. A topic with a config is never removed."""
         if entry.version:
             return False
-        partition = Partition(entry.namespace, entry.topic, 0, self._topics.has_namespace_ids(entry.namespace))
-        if not await self._store.retire(partition):
+        await self._topics.prepare(entry.namespace)
+        partitions = self._topics.without_config(entry.namespace, entry.topic)
+        if not all([await self._store.retire(partition) for partition in partitions]):
             return False
         if not await self._store.directory.remove(entry.namespace, entry.topic, entry.seen_ms):
             return True  # a sender has registered it since the entry was read
         self._topics.gone(entry.namespace, entry.topic)
         # A send may have arrived between the two calls. The store reports later ones as unlisted.
-        return await self._store.retire(partition)
+        return all([await self._store.retire(partition) for partition in partitions])
 
     async def stop(self) -> None:
         if self._call is not None:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from .checks import cut_error
-from .errors import DuelineError, NotFound, VersionMismatch
+from .errors import BadRequest, DuelineError, NotFound, VersionMismatch
 from .fence import Fence, Occurrence
 from .job import LIVE, Job, LeasedJob, Partition, State
 from .job_calls import JobCalls
@@ -164,8 +164,13 @@ class ScheduleRunner:
             await self._fence_topics(namespace, turn.name, turn.stored, turn.version)
             await self._store.ack(partition, (Ref(turn.name, leased.lease),))
             return
-        await self._decide(turn)
-        next_ms = None if turn.schedule.paused else occurrences_of(turn.schedule).after(turn.decided_at_ms)
+        next_ms = None
+        try:
+            await self._decide(turn)
+            next_ms = None if turn.schedule.paused else occurrences_of(turn.schedule).after(turn.decided_at_ms)
+        except BadRequest as error:  # this server does not know its zone, for example; the others go on
+            turn.failed(f"{error.code}: {error.field} {error.message}")
+            self._metrics.failed += 1
         release = Release(
             turn.name,
             leased.lease,
@@ -244,7 +249,7 @@ class ScheduleRunner:
 
     async def _skip(self, turn: Turn, at_ms: int) -> None:
         """Make sure that nobody sends the occurrences up to here."""
-        topic = await self._topics.load(turn.namespace, turn.schedule.topic)
+        topic = await self._topics.fresh(turn.namespace, turn.schedule.topic)
         fence = Fence(fence_name(turn.namespace, turn.name), turn.version, at_ms)
         await asyncio.gather(*(self._store.fence(partition, (fence,)) for partition in topic.partitions))
 
@@ -257,7 +262,7 @@ class ScheduleRunner:
             fence = Fence(fence_name(namespace, name), version, 0, gone)
             done: set[Partition] = set()
             # The topic may get more partitions meanwhile; they copy the fences that were there before.
-            while missing := set(_ever(await self._topics.load(namespace, topic))) - done:
+            while missing := set(_ever(await self._topics.fresh(namespace, topic))) - done:
                 for written in await asyncio.gather(*(self._store.fence(one, (fence,)) for one in missing)):
                     found += written
                 done |= missing

@@ -8,16 +8,20 @@ first send. A delete is such a change, too: it marks the job, and the loop remov
 
 from __future__ import annotations
 
+import asyncio
 import binascii
+import random
 from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Callable
+from contextlib import suppress
+from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
 from .checks import Checks, within
 from .commands import Sent
 from .control import TopicControl
-from .errors import Conflict, DuelineError, InvalidField, NotFound, VersionMismatch
+from .errors import BadRequest, Conflict, DuelineError, IdExists, InvalidField, NotFound, VersionMismatch
 from .job import LIVE, Job
 from .job_calls import JobCalls
 from .limits import INTERNAL_NAMESPACE, LAST_MS, check_name
@@ -42,6 +46,8 @@ from .topics import Topic, TopicConfig, Topics
 
 TRIES = 20
 MAX_NEXT = 100
+STALE = "the schedule was changed since this version was read"
+CHANGED = "other processes keep changing this schedule; nothing was done"
 MAX_FENCED = 64  # topics of former versions whose fences may be missing
 
 Change = Callable[[StoredSchedule, Progress, int], StoredSchedule]
@@ -67,6 +73,7 @@ class Schedules:
         self._sender = sender
         self._checks = checks
         self._runner = runner
+        self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     async def put(
         self, namespace: str, name: str, schedule: Schedule, version: int | None
@@ -75,24 +82,26 @@ class Schedules:
         call. `version`: replace only this version; 0: only create. Raises VersionMismatch with the current version."""
         check_schedule_name(namespace, name)
         occurrences = Occurrences.of(schedule)
+        occurrences.check()
         await self._check(namespace, name, schedule)
         home = await self._home(namespace)
-        for _ in range(TRIES):
-            job, old, progress = await self._found(home, name)
-            is_new = old is None or old.deleted
-            current = 0 if job is None or is_new else job.version
-            if version not in (None, current):
-                raise VersionMismatch("the schedule was changed since this version was read", "version", current)
-            now_ms = self._store.now_ms()
-            new = StoredSchedule(schedule, now_ms)
-            if job is not None and old is not None:
-                fenced = _fenced(old, progress, job.version, schedule.topic)
-                new = replace(new, fenced=fenced, progress_from=job.version + 1 if is_new else old.progress_from)
-            at_ms = None if schedule.paused else occurrences.after(now_ms)
-            written = await self._write(namespace, home, name, new, at_ms, 0 if job is None else job.version)
-            if written is not None:
-                return _view(name, written, new, Progress() if is_new else progress), is_new
-        raise Conflict("other processes keep changing this schedule; nothing was done")
+        async with self._alone(namespace, name):
+            for _ in range(TRIES):
+                job, old, progress = await self._found(home, name)
+                is_new = old is None or old.deleted
+                current = 0 if job is None or is_new else job.version
+                if version not in (None, current):
+                    raise VersionMismatch(STALE, "version", current)
+                now_ms = self._store.now_ms()
+                new = StoredSchedule(schedule, now_ms)
+                if job is not None and old is not None:
+                    fenced = _fenced(old, progress, job.version, schedule.topic)
+                    new = replace(new, fenced=fenced, progress_from=job.version + 1 if is_new else old.progress_from)
+                at_ms = None if schedule.paused else occurrences.after(now_ms)
+                written = await self._write(namespace, home, name, new, at_ms, 0 if job is None else job.version)
+                if written is not None:
+                    return _view(name, written, new, Progress() if is_new else progress), is_new
+        raise Conflict(CHANGED)
 
     async def get(self, namespace: str, name: str) -> ScheduleView:
         """Raises NotFound."""
@@ -112,33 +121,35 @@ class Schedules:
         views = [_view(job.id, job.version, stored, progress) for job, stored, progress in found if not stored.deleted]
         return views, None if page.cursor is None else urlsafe_b64encode(page.cursor).decode()
 
-    async def delete(self, namespace: str, name: str) -> None:
-        """No occurrence follows. A job that was already sent stays. Raises NotFound."""
-        await self._change(namespace, name, lambda old, progress, now_ms: replace(old, deleted=True))
+    async def delete(self, namespace: str, name: str, version: int | None = None) -> None:
+        """No occurrence follows. A job that was already sent stays. Raises NotFound. `version`, here and below: only if
+        it has this version; else raises VersionMismatch."""
+        await self._change(namespace, name, lambda old, progress, now_ms: replace(old, deleted=True), version)
 
-    async def pause(self, namespace: str, name: str) -> ScheduleView:
+    async def pause(self, namespace: str, name: str, version: int | None = None) -> ScheduleView:
         """Send nothing until it is resumed. A job that was already sent stays."""
-        return await self._change(namespace, name, lambda old, progress, now_ms: _paused(old, True))
+        return await self._change(namespace, name, lambda old, progress, now_ms: _paused(old, True), version)
 
-    async def resume(self, namespace: str, name: str) -> ScheduleView:
+    async def resume(self, namespace: str, name: str, version: int | None = None) -> ScheduleView:
         """Go on; `misfire` says what becomes of the occurrences that have passed."""
 
         def resumed(old: StoredSchedule, progress: Progress, now_ms: int) -> StoredSchedule:
             return replace(_paused(old, False), missed_until_ms=now_ms) if old.schedule.paused else old
 
-        return await self._change(namespace, name, resumed)
+        return await self._change(namespace, name, resumed, version)
 
-    async def run(self, namespace: str, name: str) -> Sent:
+    async def run(self, namespace: str, name: str, version: int | None = None) -> Sent:
         """Send one job of the schedule now, besides its occurrences."""
-        _, stored, _ = await self._existing(namespace, name)
+        _, stored, _ = await self._existing(namespace, name, version)
         schedule, at_ms = stored.schedule, self._store.now_ms()
-        for _ in range(TRIES):
+        for tried in range(TRIES):
             command = replace(schedule.job, id=f"{name}@run-{at_ms}", on_conflict=OnConflict.REJECT)
-            sent = await self._sender.send(namespace, schedule.topic, command)
-            if sent.result == "created":
-                return sent
-            at_ms += 1  # another run of the same millisecond
-        raise Conflict("the schedule is run too often")
+            with suppress(IdExists):
+                sent = await self._sender.send(namespace, schedule.topic, command)
+                if sent.result == "created":
+                    return sent
+            at_ms += random.randint(1, 2**tried)  # another run has this id: the steps grow until they miss each other
+        raise Conflict("the schedule is run too often; nothing was done")
 
     async def next(self, namespace: str, name: str, count: int) -> list[int]:
         """The next occurrences; of a paused schedule, those that it would have."""
@@ -155,12 +166,16 @@ class Schedules:
 
     # -- reading
 
-    async def _existing(self, namespace: str, name: str) -> tuple[Job, StoredSchedule, Progress]:
+    async def _existing(
+        self, namespace: str, name: str, version: int | None = None
+    ) -> tuple[Job, StoredSchedule, Progress]:
         check_schedule_name(namespace, name)
         home = await self._topics.get(INTERNAL_NAMESPACE, home_topic(namespace))
         job, stored, progress = await self._found(home, name)
         if job is None or stored is None or stored.deleted:
             raise NotFound(f'there is no schedule "{name}"')
+        if version not in (None, job.version):
+            raise VersionMismatch(STALE, "version", job.version)
         return job, stored, progress
 
     async def _found(self, home: Topic, name: str) -> tuple[Job | None, StoredSchedule | None, Progress]:
@@ -176,7 +191,7 @@ class Schedules:
         job = schedule.job
         for field in ("id", "delay_ms", "at_ms", "merge", "on_conflict"):
             if getattr(job, field) is not None:
-                raise InvalidField("the schedule decides this: leave it out", f"job.{field}")
+                raise InvalidField("is set by the schedule: leave it out", f"job.{field}")
         topic = await self._topics.get(namespace, schedule.topic)
         try:
             send_item(replace(job, id=f"{name}@run-{LAST_MS}"), f"{name}@run-{LAST_MS}", topic, self._checks, _never)
@@ -190,22 +205,31 @@ class Schedules:
         name = home_topic(namespace)
         home = await self._topics.get(INTERNAL_NAMESPACE, name)
         if not home.version:
-            home, _ = await self._control.change(INTERNAL_NAMESPACE, name, _configured)
+            async with self._alone(namespace, ""):
+                home = await self._topics.get(INTERNAL_NAMESPACE, name)
+                if not home.version:
+                    home, _ = await self._control.change(INTERNAL_NAMESPACE, name, _configured)
         return home
 
-    async def _change(self, namespace: str, name: str, change: Change) -> ScheduleView:
+    async def _change(self, namespace: str, name: str, change: Change, version: int | None) -> ScheduleView:
         home = await self._home(namespace)
-        for _ in range(TRIES):
-            job, old, progress = await self._existing(namespace, name)
-            now_ms = self._store.now_ms()
-            new = change(old, progress, now_ms)
-            new = replace(new, fenced=_fenced(old, progress, job.version, old.schedule.topic))
-            after_ms = max(new.from_ms, progress.decided_at_ms)
-            at_ms = occurrences_of(new.schedule).after(after_ms) if not new.schedule.paused else None
-            written = await self._write(namespace, home, name, new, now_ms if new.deleted else at_ms, job.version)
-            if written is not None:
-                return _view(name, written, new, progress)
-        raise Conflict("other processes keep changing this schedule; nothing was done")
+        async with self._alone(namespace, name):
+            for _ in range(TRIES):
+                job, old, progress = await self._existing(namespace, name, version)
+                now_ms = self._store.now_ms()
+                new = change(old, progress, now_ms)
+                new = replace(new, fenced=_fenced(old, progress, job.version, old.schedule.topic))
+                after_ms = max(new.from_ms, progress.decided_at_ms)
+                at_ms = _next_at_ms(new.schedule, after_ms)
+                written = await self._write(namespace, home, name, new, now_ms if new.deleted else at_ms, job.version)
+                if written is not None:
+                    return _view(name, written, new, progress)
+        raise Conflict(CHANGED)
+
+    def _alone(self, namespace: str, name: str) -> asyncio.Lock:
+        """Changes of one schedule by this process wait for each other, and so do those that make the topic of all
+        schedules (no name). Otherwise, of many at once, most would lose every time."""
+        return self._locks.setdefault((namespace, name), asyncio.Lock())
 
     async def _write(
         self, namespace: str, home: Topic, name: str, new: StoredSchedule, at_ms: int | None, replaces: int
@@ -248,12 +272,19 @@ def _view(name: str, version: int, stored: StoredSchedule, progress: Progress) -
         name=name,
         version=version,
         schedule=schedule,
-        next_at_ms=None if schedule.paused else occurrences_of(schedule).after(after_ms),
+        next_at_ms=_next_at_ms(schedule, after_ms),
         last_at_ms=progress.last_at_ms,
         last_job=progress.last_job,
         last_error=progress.error,
         missed_count=progress.missed,
     )
+
+
+def _next_at_ms(schedule: Schedule, after_ms: int) -> int | None:
+    try:
+        return None if schedule.paused else occurrences_of(schedule).after(after_ms)
+    except BadRequest:  # this server does not know its zone, for example: `last_error` says so
+        return None
 
 
 def _paused(old: StoredSchedule, paused: bool) -> StoredSchedule:

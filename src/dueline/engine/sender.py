@@ -2,6 +2,8 @@
 
 While the topic has old partitions (engine.expansion), a send whose id or merge key may be known there asks the old
 partition first. Only if that one is closed and does not have it (MOVED), the job goes to its current partition.
+With `namespace_ids` a new partition does not wait for a config, so its senders make sure: they ask the old partition
+for every id until they know that it is closed, and copy the fences of schedules before they send an occurrence.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from .checks import Checks, at_place
 from .commands import Send, Sent
 from .errors import DuelineError, IdExists, StoreDown, StoreFull, Unavailable, UnknownOutcome
 from .fan_out import Batch, error_for, split
+from .fence_copies import copy_fences
 from .ids import new_id
 from .job import Partition
 from .limits import BATCH_BYTES, BATCH_JOBS
@@ -82,12 +85,12 @@ class Sender:
             if command.merge is not None:
                 item = _placed(item, topic)
             try:
-                if topic.old:
+                if topic.old or command.occurrence is not None:
                     results = [await self._stored(topic, command, item, version)]
                 else:
                     results = await self._store.send(topic.partition_of(item.id), (item,), version)
                 if results[0].code is Code.MOVED:
-                    raise StalePolicy(results[0].version)
+                    raise StalePolicy(topic.version if topic.namespace_ids else results[0].version)
             except StalePolicy as stale:
                 [answer] = await self._send_again(topic, [command], [id], stale.version)
             else:
@@ -195,8 +198,18 @@ class Sender:
             [result] = await self._store.send(old, (item,), version)
             if result.code is not Code.MOVED:
                 return result
+        if command.occurrence is not None and topic.namespace_ids and topic.map.first and not topic.fenced:
+            await self._fence(topic)
         [result] = await self._store.send(current, (item,), version)
         return result
+
+    async def _fence(self, topic: Topic) -> None:
+        """Copy what earlier partitions have decided of schedules. They are closed first, so they decide no more."""
+        map = topic.map
+        if topic.old and not topic.left.closed and self.tell_partitions is not None:
+            await self.tell_partitions(topic.namespace, "")
+        await copy_fences(self._store, topic.numbered(range(map.first)), topic.current)
+        topic.fenced = topic.map is map
 
     async def _send_batch(
         self, topic: Topic, partition: Partition, version: int, commands: Sequence[Send], items: Sequence[SendItem]
@@ -254,9 +267,10 @@ class Sender:
                 return self._answer(topic, id, result)
             found = (topic.partition_of(item.id), result.version)
             if found == closed:
-                await self._store.control(found[0], Control(policy_version=result.version, closed=False))
+                whole = replace(found[0], topic="") if topic.namespace_ids else found[0]
+                await self._store.control(whole, Control(policy_version=result.version, closed=False))
             closed = found
-            await self._topics.reread(topic)
+            await self._topics.reread(self._topics.map_owner(topic))
         raise Unavailable("the topic's policy is changing; nothing was done")
 
     def _refused(self, namespace: str, name: str, error: DuelineError) -> DuelineError:
@@ -287,7 +301,8 @@ def _old_partition(topic: Topic, command: Send, item: SendItem) -> Partition | N
         return None
     if item.merge is not None:
         return topic.partitions_of_key(item.merge.key)[1]
-    return None if command.id is None else topic.old_partition_of(item.id)
+    is_new = command.id is None and (topic.left.closed or not topic.namespace_ids)
+    return None if is_new else topic.old_partition_of(item.id)
 
 
 def _placed(item: SendItem, topic: Topic) -> SendItem:

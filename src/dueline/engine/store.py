@@ -135,7 +135,7 @@ class SendOutcome(msgspec.Struct, frozen=True):
     """code: CREATED KEPT REPLACED APPENDED ID_EXISTS ELSEWHERE VERSION_MISMATCH MOVED. The other fields describe the
     job that now has the id. For a merge they include the group's id and its number of items. If a fence decided,
     `due_at_ms` and `version` are the fence's, and the state is DONE. VERSION_MISMATCH: `version` is the current one,
-    0 = none. MOVED: `version` is the partition's policy version."""
+    0 = none. MOVED: `version` is the one that the partition was closed with, or a later policy version."""
 
     code: Code
     state: State
@@ -283,6 +283,8 @@ class Control(msgspec.Struct, frozen=True):
     `closed`: whether the partition takes no new ids (engine.expansion). It still serves the jobs that it holds: it
     applies the conflict rules to their ids and adds items to their open groups. It answers MOVED to any other send, and
     also drops a done or cancelled job that the send would replace. Ignored if the partition has a newer policy version.
+    With `namespace_ids` the topics of a partition share its ids, so it is closed for all of them, by a control of the
+    topic "" with the version of the namespace's map; its other fields are ignored.
     """
 
     pause_until_ms: int | None = None

@@ -156,7 +156,7 @@ def home_topic(namespace: str) -> str:
     """The topic with the schedules of a namespace, in the server's own namespace."""
     home = f"{HOME}{namespace}"
     if len(home.encode()) > MAX_ID_BYTES:
-        raise InvalidField(f"must have at most {MAX_ID_BYTES - len(HOME)} bytes to have schedules", "namespace")
+        raise InvalidField(f"must have at most {MAX_ID_BYTES - len(HOME)} bytes if it has schedules", "namespace")
     return home
 
 

@@ -77,7 +77,7 @@ class TokenCache:
         self._rounds.start()
 
     async def stop(self) -> None:
-        """Believe no token from now on, and tell the store. It may be called twice, and before `start`."""
+        """Accept no token from now on, and tell the store. It may be called twice, and before `start`."""
         self._until_s = 0.0
         try:
             async with asyncio.timeout(LEAVE_WITHIN_S):

@@ -334,7 +334,7 @@ def _sees(caller: Grant, token: Token) -> bool:
 
 def _check_caller(caller: Grant) -> None:
     if not caller.covers_all:
-        raise Forbidden('this token is for some topics only; tokens are managed with one for the topics "*"')
+        raise Forbidden('this token is valid for some topics only; managing tokens needs one for every topic ("*")')
 
 
 def _check_wish(wish: TokenWish, now_ms: int) -> None:

@@ -149,8 +149,8 @@ class TopicChanges:
         await self._apply(key, await self._store.directory.topic(*key))
 
     async def _apply(self, key: Key, entry: TopicEntry | None) -> None:
-        if self._topics.known(*key) is not None:
-            self._topics.apply(key, entry)
+        if not self._topics.changed(key, entry):
+            return
         known = self._versions.get(key, 0)
         if entry is None or not entry.version:
             self.tell(key, known, None)

@@ -6,7 +6,11 @@ once and cached. It is read again when another process changes it (engine.topic_
 A topic without a config has version 0, one partition and the server's defaults.
 
 While a topic is expanded, it also has old partitions (engine.partition_map). A call looks for an id there, too, unless
-this process knows that the old partition holds no job of the id's cell (`Topic.held`, engine.expansion).
+this process knows that the old partition holds no job of the id's cell (`Topic.left`, engine.expansion).
+
+With `namespace_ids` the partitions belong to the namespace. Its map is the config of the topic "", which is not a real
+topic: it stands for all of them, also for callers that know only ids. The map is read before the first topic of the
+namespace, and each topic of the namespace has it instead of its own.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from .checks import Checks, conflict_rule
-from .directory import TopicEntry
+from .directory import TopicEntry, config_key, namespace_of
 from .errors import InvalidField
 from .ids import cell_of
 from .job import Partition
@@ -118,18 +122,29 @@ def unpack_config(packed: bytes) -> TopicConfig:
     )
 
 
+class Left:
+    """What the old partitions of a map still hold, as this process knows. Topics that share partitions share this."""
+
+    __slots__ = ("cells", "closed")
+
+    def __init__(self, old: int) -> None:
+        self.closed = False  # this process has seen that the old partitions are closed
+        # Per old partition: the cells of which it may hold jobs. None: all.
+        self.cells: tuple[frozenset[int] | None, ...] = (None,) * old
+
+
 class Topic:
     """One cached topic. Mutable, unlike other values: a newer config is applied in place."""
 
     __slots__ = (
         "_label",
         "_metrics",
-        "closed",
         "config",
         "current",
-        "held",
+        "fenced",
         "job_policy",
         "lease_ms",
+        "left",
         "listed",
         "map",
         "max_body_bytes",
@@ -165,7 +180,7 @@ class Topic:
         self.read_at_s = 0.0
         self.read_number = 0  # of the read that began last
         self.seen_ms = 0  # of the newest directory entry read; older entries are ignored
-        self._place(PartitionMap())
+        self.place(PartitionMap())
         self.apply(TopicConfig(), 0, max_body_bytes)
 
     def apply(self, config: TopicConfig, version: int, max_body_bytes: int) -> None:
@@ -184,17 +199,17 @@ class Topic:
             dead_retain_ms=DEFAULTS.dead_retain_ms if policy.dead_retain_ms is None else policy.dead_retain_ms,
             retry=retry,
         )
-        if self.map != config.map:
-            self._place(config.map)
+        if not self.namespace_ids and self.map != config.map:
+            self.place(config.map)
 
-    def _place(self, map: PartitionMap) -> None:
+    def place(self, map: PartitionMap, left: Left | None = None) -> None:
+        """Use these partitions."""
         self.map = map
+        self.left = left or Left(map.old)
+        self.fenced = False  # with `namespace_ids`: this process has copied the fences to the current partitions
         self.partitions = self.numbered(map.numbers)  # all that may hold jobs
         self.old = self.partitions[: map.old]
         self.current = self.partitions[map.old :]
-        self.closed = False  # this process has seen that the old partitions are closed
-        # Per old partition: the cells of which it may hold jobs. None: all.
-        self.held: tuple[frozenset[int] | None, ...] = (None,) * map.old
 
     def numbered(self, numbers: Sequence[int]) -> tuple[Partition, ...]:
         """Partitions of this topic by their numbers."""
@@ -203,21 +218,21 @@ class Topic:
     def partition_of(self, id: str) -> Partition:
         """The current partition of this id."""
         current = self.current
-        return current[0] if len(current) == 1 else current[self.map.place_of(id)]
+        return current[0] if len(current) == 1 else current[self.map.index_of(id)]
 
     def old_partition_of(self, id: str) -> Partition | None:
         """The old partition that may hold this id."""
         if not self.old:
             return None
-        place = self.map.old_place_of(id)
-        held = self.held[place]
-        return self.old[place] if held is None or cell_of(id) in held else None
+        index = self.map.old_index_of(id)
+        cells = self.left.cells[index]
+        return self.old[index] if cells is None or cell_of(id) in cells else None
 
     def partitions_of_key(self, key: str) -> tuple[Partition, ...]:
         """The partitions that may hold groups of a merge key, the current one first. The id of a group belongs to the
         same partition as its key, but to another cell."""
         current = self.partition_of(key)
-        return (current, self.old[self.map.old_place_of(key)]) if self.old else (current,)
+        return (current, self.old[self.map.old_index_of(key)]) if self.old else (current,)
 
     @property
     def metrics(self) -> TopicMetrics:
@@ -253,14 +268,16 @@ class Topics:
         self._metrics = metrics
         self._namespace_ids = namespace_ids
         self._known: dict[tuple[str, str], Topic] = {}
+        self._shared: dict[str, Topic] = {}  # the topic "" of each namespace that was used
         self._loading: dict[tuple[str, str], asyncio.Task[Topic]] = {}
 
     def known(self, namespace: str, topic: str) -> Topic | None:
         return self._known.get((namespace, topic))
 
     def expanding(self) -> list[Topic]:
-        """The cached topics that have old partitions."""
-        return [topic for topic in self._known.values() if topic.old]
+        """The cached topics that have old partitions; the topic "" for those that share them."""
+        topics = [*self._known.values(), *self._shared.values()]
+        return [topic for topic in topics if topic.old and not (topic.name and topic.namespace_ids)]
 
     def listed(self) -> list[tuple[str, str]]:
         """The cached topics that were in the directory when they were last read."""
@@ -271,12 +288,16 @@ class Topics:
         found = self._known.get((namespace, topic))
         return found if found is not None and found.listed else await self.load(namespace, topic)
 
-    def everywhere(self, namespace: str) -> Topic:
-        """Stands for all topics of a namespace with `namespace_ids`, for callers that know only ids. Not a real
-        topic."""
+    async def everywhere(self, namespace: str) -> Topic:
+        """Stands for all topics of a namespace with `namespace_ids`, for callers that know only ids."""
         if not self.has_namespace_ids(namespace):
             raise InvalidField("ids of this namespace are unique only within a topic: name the topic", "topic")
-        return Topic(namespace, "", True, self._metrics, self._checks.limits.max_body_bytes, label=BY_ID)
+        return self._shared.get(namespace) or await self.load_shared(namespace)
+
+    async def prepare(self, namespace: str) -> None:
+        """Read the map of the namespace, if its topics share one. Needed before an entry of a topic is applied."""
+        if namespace in self._namespace_ids and namespace not in self._shared:
+            await self.load_shared(namespace)
 
     def has_namespace_ids(self, namespace: str) -> bool:
         return namespace in self._namespace_ids
@@ -284,9 +305,16 @@ class Topics:
     async def load(self, namespace: str, topic: str) -> Topic:
         """Read the config again. Concurrent calls for one topic share one read."""
         self._checks.topic_name(namespace, topic)
-        key = (namespace, topic)
+        await self.prepare(namespace)
+        return await self._read((namespace, topic))
+
+    async def load_shared(self, namespace: str) -> Topic:
+        """Read the map of a namespace with `namespace_ids` again."""
+        return await self._read((namespace, ""))
+
+    async def _read(self, key: tuple[str, str]) -> Topic:
         task = self._loading.get(key)
-        if task is None:
+        if task is None or task.done():  # done, but not yet seen by `_loaded`: a caller may need a newer read
             task = self._loading[key] = asyncio.create_task(self._load(key))
             task.add_done_callback(lambda done: self._loaded(key, done))
         return await asyncio.shield(task)
@@ -294,29 +322,35 @@ class Topics:
     async def _load(self, key: tuple[str, str]) -> Topic:
         self.reads += 1
         number = self.reads
-        topic = self.apply(key, await self._store.directory.topic(*key))
+        topic = self.apply(key, await self._store.directory.topic(*config_key(*key)))
         topic.read_at_s = self._time_s()
         topic.read_number = number
         return topic
 
     def _loaded(self, key: tuple[str, str], task: asyncio.Task[Topic]) -> None:
-        self._loading.pop(key, None)
+        if self._loading.get(key) is task:
+            del self._loading[key]
         if not task.cancelled():
             task.exception()  # retrieve it; callers that still wait get it from the task
 
     def apply(self, key: tuple[str, str], entry: TopicEntry | None) -> Topic:
-        """Apply a directory entry, unless the cached one is newer."""
+        """Apply a directory entry, unless the cached one is newer. The namespace must be prepared."""
+        if not key[1]:
+            return self._apply_shared(key[0], entry)
         topic = self._known.get(key)
         server_bytes = self._checks.limits.max_body_bytes
         if topic is None:
             topic = Topic(*key, self.has_namespace_ids(key[0]), self._metrics, server_bytes)
+            if topic.namespace_ids:
+                shared = self._shared[key[0]]
+                topic.place(shared.map, shared.left)
             if len(self._known) >= MAX_KNOWN:
                 self._known.pop(next(iter(self._known)))
             self._known[key] = topic
         topic.listed = entry is not None
         if entry is None:
             self._metrics.drop(*key)
-        elif entry.version > topic.version or (entry.version < topic.version and entry.seen_ms > topic.seen_ms):
+        elif _is_newer(entry, topic):
             partitions = topic.partitions
             topic.apply(unpack_config(entry.config), entry.version, server_bytes)
             if topic.partitions != partitions and self.moved is not None:
@@ -324,22 +358,66 @@ class Topics:
         topic.seen_ms = max(topic.seen_ms, 0 if entry is None else entry.seen_ms)
         return topic
 
+    def changed(self, key: tuple[str, str], entry: TopicEntry | None) -> bool:
+        """Apply an entry that has changed, if this process uses it. Returns whether it is that of a topic."""
+        namespace = namespace_of(key)
+        if namespace in self._shared:
+            self._apply_shared(namespace, entry)
+        elif key in self._known:
+            self.apply(key, entry)
+        return namespace is None
+
+    def _apply_shared(self, namespace: str, entry: TopicEntry | None) -> Topic:
+        shared = self._shared.get(namespace)
+        if shared is None:
+            server_bytes = self._checks.limits.max_body_bytes
+            shared = self._shared[namespace] = Topic(namespace, "", True, self._metrics, server_bytes, label=BY_ID)
+        if entry is None or not _is_newer(entry, shared):
+            return shared
+        shared.version, shared.seen_ms = entry.version, entry.seen_ms
+        map = unpack_config(entry.config).map
+        if map != shared.map:
+            left = Left(map.old)
+            for topic in (shared, *(one for key, one in self._known.items() if key[0] == namespace)):
+                before = topic.partitions
+                topic.place(map, left)
+                if self.moved is not None:
+                    self.moved(topic, before)
+        return shared
+
+    def without_config(self, namespace: str, topic: str) -> tuple[Partition, ...]:
+        """All partitions that a topic without a config may have used."""
+        shared = self._shared.get(namespace)
+        numbers = range(1) if shared is None else shared.map.ever
+        return tuple(Partition(namespace, topic, number, shared is not None) for number in numbers)
+
+    def map_owner(self, topic: Topic) -> Topic:
+        """The topic whose config has the map: itself, or the topic "" of its namespace."""
+        return self._shared[topic.namespace] if topic.namespace_ids else topic
+
     def is_fresh(self, topic: Topic) -> bool:
         """Whether the config was read a moment ago."""
         return self._time_s() - topic.read_at_s < MOMENT_S
 
+    async def fresh(self, namespace: str, topic: str) -> Topic:
+        """The topic with its config and its map as they are now."""
+        found = await self.load(namespace, topic)
+        if found.namespace_ids:
+            await self.reread(self.map_owner(found))
+        return found
+
     async def renewed(self, topic: Topic, used: PartitionMap, reads: int) -> bool:
-        """Read the config again, unless a read began since there were so many `reads`. Returns whether the topic now
-        has another map than the one used: it was expanded, or deleted and created again."""
-        if topic.name and topic.map == used:
-            await self.reread(topic, reads)
+        """Read the map again, unless a read began since there were so many `reads`. Returns whether the topic now
+        has another one than the one used: it was expanded, or deleted and created again."""
+        if topic.map == used:
+            await self.reread(self.map_owner(topic), reads)
         return topic.map != used
 
     async def reread(self, topic: Topic, reads: int | None = None) -> None:
         """Read the config again, by a read that begins after there were so many; None: after this call."""
         reads = self.reads if reads is None else reads
         while topic.read_number <= reads:
-            topic = await self.load(topic.namespace, topic.name)  # may join a read that began earlier
+            topic = await self._read((topic.namespace, topic.name))  # may join a read that began earlier
 
     def gone(self, namespace: str, topic: str) -> None:
         """This process removed the topic from the directory."""
@@ -353,3 +431,8 @@ class Topics:
     async def stop(self) -> None:
         if self._loading:
             await asyncio.wait(list(self._loading.values()))
+
+
+def _is_newer(entry: TopicEntry, topic: Topic) -> bool:
+    """A lower version with a later time is newer, too: the topic was deleted, or the directory lost."""
+    return entry.version > topic.version or (entry.version < topic.version and entry.seen_ms > topic.seen_ms)

@@ -52,15 +52,19 @@ class PartitionQueue:
         self._woken = False
         self._on_duty = True
         self._failures = 0
+        self._retried = False  # a wake-up has ended the back-off since pulls began to fail
         self._linger: Handle | None = None
         self._empty_since_s = 0.0
 
     # -- events
 
     def woken(self) -> None:
-        """A job became deliverable earlier than expected. A process that is off duty lets the one on duty go first."""
+        """A job became deliverable earlier than expected. A process that is off duty lets the one on duty go first. Of
+        several wake-ups while pulls fail, the first one ends the back-off: the store may have come back."""
         if self._failures:
-            return
+            if self._retried:
+                return
+            self._retried = True
         self._woken = True
         self.alarm.expect(0, 0.0 if self._on_duty else self._owner.timer.time() + self._owner.off_duty_s)
         if self._busy:
@@ -190,7 +194,7 @@ class PartitionQueue:
                 self._owner.died(self.partition.namespace, self.partition.topic)
         if pulled.policy_version != self.topic.version and self._owner.outdated is not None:
             self._owner.outdated(self.topic)
-        self._failures = 0
+        self._failures, self._retried = 0, False
         self._on_duty = pulled.on_duty
         self._plan(pulled)
         spare: list[tuple[int | None, LeasedJob]] = []

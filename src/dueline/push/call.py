@@ -37,7 +37,7 @@ class CallFailed(Exception):
     """The call got no response.
 
     kind      refused   the egress rule forbids it; nothing was connected
-              limited   the job's namespace may not look up a name now, but in `wait_ms`; nothing was connected
+              limited   the job's namespace has too many look-ups; try again in `wait_ms`; nothing was connected
               resolve   the name has no address
               connect   no connection could be made, for any reason
               timeout   connected, but no complete response in time

@@ -17,7 +17,7 @@ Name = tuple[str, str]
 
 
 class PushManager:
-    """Use `start` and `stop`."""
+    """Runs a dispatcher for each push topic, from `start` to `stop`."""
 
     def __init__(self, context: PushContext) -> None:
         self._context = context

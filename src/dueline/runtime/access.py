@@ -152,8 +152,8 @@ def _scope_refusal(clash: Clash) -> str:
     needed = "a dialect with this namespace needs ids that are unique over all its topics"
     if clash.partitions > 1:
         return (
-            f'the topic "{clash.topic}" of the namespace "{clash.namespace}" has {clash.partitions} partitions, and '
-            f"{needed}, so it allows only one: change dialects.*.namespace to another namespace"
+            f'the topic "{clash.topic}" of the namespace "{clash.namespace}" has {clash.partitions} partitions of its '
+            f"own, and {needed}, so its topics must share theirs: change dialects.*.namespace to another namespace"
         )
     return (
         f'the namespace "{clash.namespace}" holds jobs (topic "{clash.topic}") whose ids are unique in their topic '

@@ -28,7 +28,7 @@ class Reason(msgspec.Struct, frozen=True):
     shard: str | None = None
 
 
-class Holding:
+class GuardState:
     """A guard that holds. `tripped`: by a call, since the last check. `certain`: `known` has said so. `refused` counts
     the calls that it has refused in this process."""
 
@@ -51,7 +51,7 @@ class Guards(GuardWatch):
         self.trouble: Callable[[], None] | None = None
         self._name_of = name_of
         self._now_s = now_s
-        self._holding: dict[tuple[Guard, str], Holding] = {}
+        self._holding: dict[tuple[Guard, str], GuardState] = {}
         self._shards: frozenset[str] = frozenset()
         self._log = EventLog("dueline.store")
 
@@ -70,9 +70,9 @@ class Guards(GuardWatch):
         shard = self._name_of(shard)
         if guard is Guard.STORE_FULL and (Guard.DISK_LOW, shard) in self._holding:
             guard = Guard.DISK_LOW  # the embedded store says "full" while its disk is
-        held = self._enter(guard, shard, detail)
-        held.tripped = True
-        held.refused += 1
+        state = self._enter(guard, shard, detail)
+        state.tripped = True
+        state.refused += 1
         self.failed()
 
     def failed(self) -> None:
@@ -81,10 +81,10 @@ class Guards(GuardWatch):
 
     def refusal(self, shard: str) -> str | None:
         shard = self._name_of(shard)
-        for (guard, where), held in self._holding.items():
+        for (guard, where), state in self._holding.items():
             if where == shard and RULES[guard].refused_here:
-                held.refused += 1
-                return _message(guard, held)
+                state.refused += 1
+                return _message(guard, state)
         return None
 
     # --- what checks find -------------------------------------------------------------------------------------------
@@ -95,11 +95,11 @@ class Guards(GuardWatch):
         named = {(guard, self._name_of(node)): detail for (guard, node), detail in found.items()}
         answered = {self._name_of(node) for node in seen}
         self._shards = frozenset(self._name_of(node) for node in shards)
-        for key, held in list(self._holding.items()):
+        for key, state in list(self._holding.items()):
             shard = key[1]
-            stays = shard in self._shards and (held.tripped or shard not in answered)
-            held.tripped = False
-            if not (stays or held.certain or key in named):
+            stays = shard in self._shards and (state.tripped or shard not in answered)
+            state.tripped = False
+            if not (stays or state.certain or key in named):
                 self._leave(*key)
         for (guard, shard), detail in named.items():
             self._enter(guard, shard, detail).detail = detail
@@ -107,23 +107,23 @@ class Guards(GuardWatch):
     def known(self, guard: Guard, shard: str, detail: str | None) -> None:
         """It is certain that a guard holds, and why; None: that it does so no more. Other checks do not end it."""
         shard = self._name_of(shard)
-        held = self._holding.get((guard, shard))
+        state = self._holding.get((guard, shard))
         if detail is not None:
-            held = self._enter(guard, shard, detail)
-            held.detail, held.certain = detail, True
-        elif held is not None and held.certain:
+            state = self._enter(guard, shard, detail)
+            state.detail, state.certain = detail, True
+        elif state is not None and state.certain:
             self._leave(guard, shard)
 
     # --- what others show -------------------------------------------------------------------------------------------
 
     def reasons(self, accepted: frozenset[Guard] = frozenset()) -> tuple[list[Reason], list[Reason]]:
-        """(why no shard serves, warnings). `accepted`: guards that do not stop a shard."""
+        """Returns why no shard can serve, and the warnings. `accepted`: guards that do not stop a shard."""
         stopping = {key for key in self._holding if RULES[key[0]].stops and key[0] not in accepted}
         none_serves = self._shards <= {shard for _, shard in stopping} and bool(stopping)
         why: list[Reason] = []
         warnings: list[Reason] = []
-        for key, held in self._holding.items():
-            reason = Reason(key[0], _message(key[0], held), key[1])
+        for key, state in self._holding.items():
+            reason = Reason(key[0], _message(key[0], state), key[1])
             stops_all = key in stopping and (none_serves or RULES[key[0]].whole)
             (why if stops_all else warnings).append(reason)
         return why, warnings
@@ -133,27 +133,27 @@ class Guards(GuardWatch):
         zeros = {(guard.value, shard): 0.0 for guard in Guard for shard in sorted(self._shards)}
         return zeros | {(guard.value, shard): 1.0 for guard, shard in self._holding}
 
-    def _enter(self, guard: Guard, shard: str, detail: str) -> Holding:
-        held = self._holding.get((guard, shard))
-        if held is None:
-            held = self._holding[guard, shard] = Holding(detail, self._now_s())
+    def _enter(self, guard: Guard, shard: str, detail: str) -> GuardState:
+        state = self._holding.get((guard, shard))
+        if state is None:
+            state = self._holding[guard, shard] = GuardState(detail, self._now_s())
             self._close()
             rule = RULES[guard]
             fields = {"guard": guard.value, "shard": shard, "detail": detail}
             self._log.warning(rule.entered, **fields, effect=rule.refuses, advice=rule.heals)
-        return held
+        return state
 
     def _leave(self, guard: Guard, shard: str) -> None:
-        held = self._holding.pop((guard, shard))
+        state = self._holding.pop((guard, shard))
         self._close()
-        lasted_s = round(self._now_s() - held.since_s, 1)
-        fields = {"guard": guard.value, "shard": shard, "lasted_s": lasted_s, "refused_calls": held.refused}
+        lasted_s = round(self._now_s() - state.since_s, 1)
+        fields = {"guard": guard.value, "shard": shard, "lasted_s": lasted_s, "refused_calls": state.refused}
         self._log.info(RULES[guard].left, **fields)
 
     def _close(self) -> None:
         self.closed = any(RULES[guard].refused_here for guard, _ in self._holding)
 
 
-def _message(guard: Guard, held: Holding) -> str:
+def _message(guard: Guard, state: GuardState) -> str:
     rule = RULES[guard]
-    return f"{held.detail}. {rule.refuses} {rule.heals}"
+    return f"{state.detail}. {rule.refuses} {rule.heals}"

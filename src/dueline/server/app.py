@@ -20,7 +20,7 @@ from .._version import __version__
 from ..api.answers import Info
 from ..config.reach import parse_address
 from ..config.settings import Settings, namespaces_with_own_ids
-from ..dialects.contract import DialectContext
+from ..dialects.contract import Dialect, DialectContext
 from ..dialects.http import Request, Route, SpaceOwner
 from ..dialects.table import DIALECTS
 from ..engine.commands import TopicView
@@ -133,15 +133,30 @@ class App:
         self.tokens: TokenCache | None = None
         self._login: Login | None = None
         if settings.server.auth == "tokens":
-            self.tokens = TokenCache(self.store, lease_s=token_lease_s)
-            self.auth = checked = TokenAuthenticator(self.tokens, self.store.now_ms)
-            self._login = checked.login
-            self.tokens.changed = self._tokens_changed
+            self._check_tokens(token_lease_s)
         self.recheck: Callable[[], None] = self._recheck_fronts
-        self._siblings = Siblings(folder, index, self.snapshot)
+        self._siblings = Siblings(folder, index, self.snapshot, self._counts)
         self._topics: tuple[float, list[Samples]] = (0.0, [])
         self._always_open: frozenset[str] = frozenset()
         self._started = asyncio.Event()  # set once the start has succeeded or failed
+        self._dialects = self._built_dialects(folder)
+        self._enabled = [self._dialects[name] for name in settings.served()]
+        for dialect in self._dialects.values():
+            self.push.couriers.update(dialect.couriers())
+        self._callers = DialectCallers(settings, self._dialects, self._notices)
+        self.auth = self._callers.authenticator(self.auth)
+        self.fronts = [self._front(address, names) for address, names in addresses(settings).items()]
+        self.quotas.addresses = [front.addresses for front in self.fronts]
+        self._log = EventLog("dueline.server")
+
+    def _check_tokens(self, lease_s: float) -> None:
+        self.tokens = TokenCache(self.store, lease_s=lease_s)
+        self.auth = checked = TokenAuthenticator(self.tokens, self.store.now_ms)
+        self._login = checked.login
+        self.tokens.changed = self._tokens_changed
+
+    def _built_dialects(self, folder: Path | None) -> dict[str, Dialect]:
+        """All dialects of the table, by name, even if they are switched off."""
         context = DialectContext(
             engine=self.engine,
             info=self.info,
@@ -152,16 +167,8 @@ class App:
             samples=self._merged,
             folder=folder,
         )
-        sections = settings.dialects.by_name()
-        self._dialects = {spec.name: spec.build(sections[spec.name], context) for spec in DIALECTS}
-        self._enabled = [self._dialects[name] for name in settings.served()]
-        for dialect in self._dialects.values():
-            self.push.couriers.update(dialect.couriers())
-        self._callers = DialectCallers(settings, self._dialects, self._notices)
-        self.auth = self._callers.authenticator(self.auth)
-        self.fronts = [self._front(address, names) for address, names in addresses(settings).items()]
-        self.quotas.addresses = [front.addresses for front in self.fronts]
-        self._log = EventLog("dueline.server")
+        sections = self.settings.dialects.by_name()
+        return {spec.name: spec.build(sections[spec.name], context) for spec in DIALECTS}
 
     # --- addresses --------------------------------------------------------------------------------------------------
 
@@ -297,7 +304,7 @@ class App:
             store = self.settings.store
             url = f"embedded:{store.data}" if store.url is None else parse_store_url(store.url).shown
             self._log.warning(
-                "there are no tokens, so every call is refused. Make the first one with: "
+                "there are no tokens, so every call is refused. Create the first one with: "
                 f"dueline token create NAME --right admin --all-namespaces --url {url}"
             )
 
@@ -375,13 +382,17 @@ class App:
         return page, content_type
 
     async def _merged(self) -> list[Samples]:
-        return merge([self.snapshot(), *await self._siblings.others()])
+        return merge(await self._siblings.all())
 
     def _asks_store(self) -> bool:
         return self.health.phase is not Phase.STARTING and self.health.up
 
     def snapshot(self) -> list[Samples]:
         """The metrics of this process alone."""
+        return [*self._counts(), *samples.of_process()]
+
+    def _counts(self) -> list[Samples]:
+        """The metrics of this process, without those of the operating system's process."""
         return [
             samples.of_build("embedded" if self.settings.store.url is None else "external", self.durability),
             *samples.of_engine(self.engine.metrics, self.engine.waiters),
@@ -396,7 +407,6 @@ class App:
             *self.pushed.samples(),
             *(found for dialect in self._enabled for found in dialect.metrics.snapshot()),
             *store_samples(self.store, self.health, self.access),
-            *samples.of_process(),
         ]
 
     async def _stored(self) -> list[Samples]:

@@ -35,8 +35,8 @@ class Authenticator(Protocol):
         ...
 
     def holds(self, grant: Grant) -> bool:
-        """Whether a grant given earlier is still valid: the token is not revoked, changed or expired, and this process
-        knows that."""
+        """Whether a grant given earlier is still valid: the token is not revoked, changed or expired, as far as this
+        process knows, and what it knows is current."""
         ...
 
     def refusal(self, grant: Grant) -> DuelineError | None:

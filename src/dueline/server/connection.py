@@ -190,7 +190,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def idle_since_s(self) -> float | None:
-        """Used by ClientAddresses: since when it waits for a request, or for the rest of a head."""
+        """Since when it waits for a request, or for the rest of a head. None: it does not. Used by ClientAddresses."""
         if self._current is not None or self._queue or self._writable is not None or self._reader.has_head:
             return None
         return self._idle_due_s

@@ -120,18 +120,18 @@ class Dashboard:
         return Response(308, headers=(("location", "ui/"),))
 
     async def settings(self, _request: Request) -> Response:
-        told = {
+        shown = {
             "version": self._version,
             "auth": self._settings.auth,
             "read_only": self._settings.ui_read_only,
             "environment": self._settings.ui_environment,
             "colour": self._settings.ui_colour,
         }
-        return Response(200, msgspec.json.encode(told), headers=NO_STORE)
+        return Response(200, msgspec.json.encode(shown), headers=NO_STORE)
 
     async def log_in(self, request: Request) -> Response:
         if self._login is None:
-            raise NoRoute("This server checks no tokens; there is nothing to log in to.")
+            raise NoRoute("This server does not check tokens; there is nothing to log in to.")
         try:
             token = self._decode(request.body).token
         except msgspec.DecodeError:

@@ -16,8 +16,8 @@ from ..api import answers as a
 from ..api import overview_answers, schedule_answers
 from ..api import requests as r
 from ..api.operations import OPERATIONS, Many, Operation, Shape
+from ..api.statuses import STATUS
 from ..bounds import MAX_ITEMS
-from ..dialects.native.encode import STATUS
 from ..rights import Right
 
 ANSWER_MODULES = (a.__name__, overview_answers.__name__, schedule_answers.__name__)
@@ -262,8 +262,8 @@ def _system_paths() -> dict[str, Any]:
         }
         if security:
             described |= {str(STATUS[code]): _error_response(STATUS[code], [code]) for code in TOKEN_ERRORS}
-        told = {"operationId": name, "summary": summary, "tags": ["Server"], "responses": described}
-        return {"get": {**told, "security": list(security)}}
+        operation = {"operationId": name, "summary": summary, "tags": ["Server"], "responses": described}
+        return {"get": {**operation, "security": list(security)}}
 
     return {
         "/healthz": get("healthz", "The process is alive", {"200": "alive"}),

@@ -309,7 +309,7 @@ def _refuse(settings: Settings, message: str, code: int = 1) -> int:
 
 
 def _run_loop(main: Coroutine[Any, Any, int]) -> int:
-    # Loaded modules live for ever, so freeze them. Requests leave few cycles, so collect less often than by default.
+    # Loaded modules live forever, so freeze them. Requests leave few cycles, so collect less often than by default.
     gc.freeze()
     gc.set_threshold(10_000, 20, 50)
     gc.enable()  # a worker process turns it off while it loads its modules (server.workers)

@@ -73,7 +73,7 @@ class Workers:
             await worker.ready.wait()
 
     def reload(self) -> None:
-        """Forward SIGHUP. A worker that is not ready yet has no handler for it, and reads the files anyway."""
+        """Forward SIGHUP. A starting worker has no handler for it yet, and is about to read the files anyway."""
         for worker in self.workers:
             if worker.ready.is_set() and worker.child is not None and worker.child.poll() is None:
                 worker.child.send_signal(signal.SIGHUP)

@@ -12,7 +12,7 @@ from ..client import calls, schedule_calls
 from ..client.async_client import AsyncClient
 from ..client.bulk import on_leases
 from ..client.calls import Leased
-from ..client.sending import Policy, SendOptions, job_fields, new_job
+from ..client.sending import Policy, SendOptions, job_fields, job_of
 from ..client.times import Duration, Moment
 
 
@@ -39,7 +39,7 @@ class ClientQueue:
         await self._client.close()
 
     async def send(self, topic: str, body: Any = None, **options: Unpack[SendOptions]) -> Sent:
-        return (await self._client.call(calls.send(topic, new_job(body, **options)))).value
+        return (await self._client.call(calls.send(topic, job_of(body, options)))).value
 
     async def send_many(self, topic: str, jobs: Iterable[NewJob]) -> list[SentItem]:
         return await self._client.send_many(topic, jobs)

@@ -114,7 +114,7 @@ class SpringService:
         await send({"type": "http.response.body", "body": answer})
 
     def wsgi(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
-        """The same for WSGI."""
+        """The same service as a WSGI application."""
         method, path = environ["REQUEST_METHOD"], environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
         status, answer = _refusal(method, path) or self.take(_wsgi_body(environ))
         phrase = HTTPStatus(status).phrase

@@ -169,10 +169,12 @@ class Worker:
         return decorate
 
     def prune_schedules(self) -> None:
-        """At the start, delete the schedules that this worker's name has written and that left the code. Raises
-        ValueError if the worker has no name."""
+        """At the start, delete schedules that a worker of this name wrote earlier and that are no longer in its code.
+        Raises ValueError if the worker has no name."""
         if self._schedules.owner is None:
-            raise ValueError('give the worker a name, such as Worker(name="billing"), before it wrote the schedules')
+            raise ValueError(
+                'give the worker a name, such as Worker(name="billing"), before it declares schedules to prune'
+            )
         self._schedules.prune = True
 
     def bind(self, *kinds: type[TaskWorker]) -> None:

@@ -92,7 +92,7 @@ def test_each_move_is_logged_once_with_the_reason(caplog: pytest.LogCaptureFixtu
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             these.failed(first, REFUSED, 0)
-    assert [record.getMessage() for record in caplog.records] == ["m (unreachable); going on with http://b:2/base"]
+    assert [record.getMessage() for record in caplog.records] == ["m (unreachable); continuing with http://b:2/base"]
 
 
 def test_one_of_several_servers_gets_less_time_to_accept_a_connection() -> None:

@@ -31,7 +31,7 @@ EVER_MS = 200_000_000_000_000
 
 
 def compare_in_utc(seed: int, count: int) -> int:
-    """Compare that many random expressions with croniter. Returns how many were compared; the rest never comes."""
+    """Compare that many random expressions with croniter. Returns how many were compared; the rest never occur."""
     rng = random.Random(seed)
     compared = 0
     while compared < count:
@@ -212,8 +212,8 @@ def test_days_that_are_found_from_the_end_or_by_their_number(cron: str, expected
         ("* * * * ＊", "ASCII"),
         ("0 0 30 2 *", 'day-of-month field: "30"'),
         ("0 0 * 2 MON#5,TUE#5,L", "day-of-week"),
-        ("* * */20 * 1L", "never comes"),
-        ("*/5 2 * 3 7L", "never comes: its times do not exist in Europe/Madrid"),  # the hour that is always skipped
+        ("* * */20 * 1L", "never occurs"),
+        ("*/5 2 * 3 7L", "never occurs: its times do not exist in Europe/Madrid"),  # the hour that is always skipped
     ],
 )
 def test_a_wrong_expression_is_refused_and_its_field_is_named(cron: str, text: str) -> None:

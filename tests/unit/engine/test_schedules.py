@@ -17,6 +17,7 @@ from dueline.engine.limits import INTERNAL_NAMESPACE
 from dueline.engine.policy import AT_ONCE, Backoff, Ladder
 from dueline.engine.schedule import Misfire, Overlap, Schedule
 from dueline.engine.store import Query, Ref
+from dueline.engine.stored_schedule import StoredSchedule, home_topic, item_of
 from dueline.testing.timer import settled
 from tests.kit.async_tests import async_fixture
 
@@ -285,6 +286,26 @@ async def test_a_refused_send_is_shown_and_tried_again(kit: ScheduleKit) -> None
     await kit.advance(8)
     assert await kit.times() == [10, 20]
     assert (await kit.get("a")).last_error is None
+
+
+async def test_a_zone_that_a_server_does_not_know_stops_no_other_schedule(kit: ScheduleKit) -> None:
+    """The names of zones are those of a package, which may be older on one server."""
+    await kit.put("b", every(300))
+    home = await kit.memory.directory.topic(INTERNAL_NAMESPACE, home_topic(NS))
+    assert home is not None
+    strange = StoredSchedule(Schedule("t", template(), cron="*/5 * * * *", tz="Moon/Tranquility"), START_MS)
+    item = item_of("a", strange, START_MS + 300_000, 0)
+    await kit.memory.send(Partition(INTERNAL_NAMESPACE, home_topic(NS)), [item], home.version)
+    await kit.advance(900)
+    assert await kit.times() == [300, 600, 900]
+    views = {view.name: view for view in (await kit.engine.schedules.list(NS, "", 10))[0]}
+    assert (views["a"].next_at_ms, views["b"].next_at_ms) == (None, START_MS + 1_200_000)
+    assert views["a"].last_error == (
+        'invalid_field: tz "Moon/Tranquility" is not an IANA time zone, such as Europe/Madrid or UTC'
+    )
+    await kit.engine.schedules.delete(NS, "a")
+    with pytest.raises(NotFound):
+        await kit.get("a")
 
 
 async def test_an_occurrence_is_skipped_while_the_last_job_lives(kit: ScheduleKit) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from engine_kit import NS, EngineKit, running, settled
+from engine_kit import NS, EngineKit, settled
 
 from dueline.engine.commands import Send, TopicPatch
 from dueline.engine.directory import TopicEntry
@@ -200,14 +200,6 @@ async def test_a_process_that_looked_for_a_topic_before_it_existed_finds_its_job
     await kit.engine.set_topic(NS, "new", TopicPatch(TopicPolicy(), partitions=4))
     await kit.send("new", job_id)
     assert (await early.get(NS, "new", job_id)).id == job_id
-
-
-async def test_a_topic_of_a_namespace_with_its_own_ids_has_no_partitions_of_its_own() -> None:
-    async with running(namespace_ids=frozenset({NS})) as kit:
-        with pytest.raises(InvalidField) as refused:
-            await kit.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(), partitions=2))
-        assert refused.value.field == "partitions"
-        await kit.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(), partitions=1))
 
 
 @pytest.mark.parametrize(("limit", "sizes"), [(500, [250]), (250, [250, 0]), (200, [200, 50]), (100, [100, 100, 50])])

@@ -385,3 +385,25 @@ async def test_the_default_lease_is_the_topics(kit: EngineKit) -> None:
     await kit.send("mail", "b", lease_ms=3_000)
     jobs = await kit.pull("mail", max=2)
     assert [job.lease_until_ms - kit.clock.now_ms for job in jobs] == [7_000, 3_000]
+
+
+async def test_a_wake_up_ends_the_back_off_once(kit: EngineKit) -> None:
+    """The subscription is there again, so the store may be back, too. If it is not, the back-off goes on."""
+    kit.store.failures = [StoreDown()] * 100
+    pull = kit.pull("mail", wait_ms=60_000)
+    await kit.advance(5_000)
+    before = len(kit.store.pulls)
+    partition = kit.store.pulls[-1][0]
+    for _ in range(3):
+        kit.engine.woken(partition)
+        await settled()
+    assert len(kit.store.pulls) == before + 1
+    kit.store.failures = []
+    await kit.advance(2_000)
+    await kit.send("mail", "a")
+    assert ids(await pull) == ["a"]
+    kit.store.failures = [StoreDown()]
+    pull = kit.pull("mail", wait_ms=60_000)
+    await settled()
+    await kit.send("mail", "b")
+    assert ids(await pull) == ["b"], "without waiting for the back-off"

@@ -35,6 +35,7 @@ CODES = {
     404: {"not_found", "no_route"},
     405: {"method_not_allowed"},
     409: {
+        "conflict",
         "id_exists",
         "version_mismatch",
         "lease_lost",

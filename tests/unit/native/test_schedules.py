@@ -6,8 +6,11 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dueline.dialects.http import Request
+from dueline.engine.schedule import ScheduleView
+from dueline.engine.schedules import Schedules
 from dueline.rights import Grant, Right
 
 from .kit import JSON, START_MS, Api, Reply, assert_error
@@ -118,6 +121,14 @@ WRONG: dict[str, tuple[dict[str, Any], str, str]] = {
     "too often": ({"cron": None, "tz": None, "every": "10ms"}, "invalid_field", "every"),
     "no duration": ({"cron": None, "tz": None, "every": "soon"}, "invalid_field", "every"),
     "end before start": ({"starts_at_ms": 5, "ends_at_ms": 4}, "invalid_field", "ends_at_ms"),
+    "nothing between start and end": ({"starts_at_ms": 5, "ends_at_ms": 6}, "invalid_field", "ends_at_ms"),
+    "nothing before the end": ({"cron": "0 0 1 2 *", "ends_at_ms": 9}, "invalid_field", "ends_at_ms"),
+    "nothing after the start": ({"starts_at_ms": 2**53 - 1}, "invalid_field", "starts_at_ms"),
+    "no interval after the start": (
+        {"cron": None, "tz": None, "every": "1h", "starts_at_ms": 2**53 - 1},
+        "invalid_field",
+        "starts_at_ms",
+    ),
     "negative": ({"starts_at_ms": -1}, "invalid_field", "starts_at_ms"),
     "jitter": ({"jitter_ms": 86_400_001}, "invalid_field", "jitter_ms"),
     "misfire": ({"misfire": "some"}, "invalid_field", "misfire"),
@@ -142,6 +153,13 @@ def test_a_wrong_schedule_is_refused_by_the_name_of_its_field_and_nothing_is_sto
     assert_error(api.put(S, {**NINE, **fields}), 400, code, field)
     assert_error(api.get(S), 404, "not_found")
     assert api.get("/v1/schedules") == (200, {"schedules": [], "next_cursor": None})
+
+
+def test_a_schedule_whose_end_has_passed_is_accepted_and_has_ended(api: Api) -> None:
+    """The code of a worker may still declare it."""
+    answer = api.put(S, {**NINE, "ends_at_ms": START_MS - 86_400_000})
+    assert (answer.status, answer.json["next_at_ms"], answer.json["missed_count"]) == (201, None, 0)
+    assert api.get(f"{S}/next") == (200, {"next": []})
 
 
 def test_a_body_that_is_too_large_is_refused(api: Api) -> None:
@@ -265,3 +283,26 @@ def test_a_token_for_some_topics_manages_its_own_schedules(api: Api) -> None:
     assert statuses == [201, 200, 200]
     assert [one["name"] for one in as_caller(api, "GET", "/v1/schedules").json["schedules"]] == ["own"]
     assert as_caller(api, "DELETE", own).status == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("DELETE", ""), ("POST", "/run"), ("POST", "/pause"), ("POST", "/resume"), ("PUT", "")]
+)
+def test_nobody_moves_a_schedule_away_between_the_check_of_its_topic_and_the_change(
+    api: Api, monkeypatch: pytest.MonkeyPatch, method: str, path: str
+) -> None:
+    own, mine = "/v1/schedules/own", {**HOURLY, "topic": "a-x"}
+    as_caller(api, "PUT", own, mine)
+    get = Schedules.get
+
+    async def moved_after_get(schedules: Schedules, namespace: str, name: str) -> ScheduleView:
+        view = await get(schedules, namespace, name)
+        await schedules.put(namespace, name, replace(view.schedule, topic="b"), None)
+        return view
+
+    monkeypatch.setattr(Schedules, "get", moved_after_get)
+    refused = as_caller(api, method, own + path, mine if method == "PUT" else None)
+    assert_error(refused, 409, "version_mismatch", "version")
+    monkeypatch.undo()
+    assert api.get(own).json["topic"] == "b"
+    assert api.get("/v1/topics/b").json["counts"]["ready"] == 0

@@ -9,9 +9,18 @@ from collections.abc import Sequence
 
 import pytest
 
-from dueline.engine.errors import QuotaExceeded, RateLimited
+from dueline.engine.errors import (
+    ClockStep,
+    DuelineError,
+    Loading,
+    QuotaExceeded,
+    RateLimited,
+    StoreDown,
+    UnknownOutcome,
+)
 from dueline.engine.limits import BATCH_JOBS, Limits
 from dueline.engine.namespace_queue import NamespaceQueue
+from dueline.store.valkey import batching
 from dueline.store.valkey.batching import SECOND_LANE_JOBS, Batcher
 from tests.kit.waiting import turns
 
@@ -245,3 +254,39 @@ async def test_an_empty_queue_of_a_namespace_accepts_any_call() -> None:
     await store.answer_all([call])
     assert len(call.result()) == 10
     assert shared.jobs == 0
+
+
+@pytest.mark.parametrize("error", [StoreDown(), Loading(), UnknownOutcome()])
+async def test_what_waited_behind_a_call_without_an_answer_is_refused_as_not_sent(
+    error: DuelineError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batching, "MOST_WAIT_S", 0.0)
+    shared = NamespaceQueue(100, QuotaExceeded)
+    store = Store(namespace=shared)
+    first = asyncio.ensure_future(store.batcher.call(["a"]))
+    await store.settled()
+    second = asyncio.ensure_future(store.batcher.call(["b"]))
+    await store.settled()
+    store.answer(0, error)
+    await store.settled()
+    assert isinstance(second.exception(), StoreDown)
+    assert (store.seen, shared.jobs, store.idle) == ([["a"]], 0, 1)
+    assert first.exception() is error
+    third = asyncio.ensure_future(store.batcher.call(["c"]))
+    await store.answer_all([third])
+    assert await third == ["C"]
+
+
+@pytest.mark.parametrize(("error", "most_s"), [(StoreDown(), 3600.0), (ClockStep(), 0.0), (ValueError(), 0.0)])
+async def test_what_has_just_come_is_still_sent_and_so_is_all_after_other_errors(
+    error: Exception, most_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batching, "MOST_WAIT_S", most_s)
+    store = Store()
+    first = asyncio.ensure_future(store.batcher.call(["a"]))
+    await store.settled()
+    second = asyncio.ensure_future(store.batcher.call(["b"]))
+    await store.settled()
+    store.answer(0, error)
+    await store.answer_all([second])
+    assert (first.exception(), await second) == (error, ["B"])

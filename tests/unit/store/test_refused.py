@@ -40,6 +40,7 @@ class Store:
         self.tries = 0
         self._clock = clock
         self._refused_at_s: float | None = None
+        self.rest = clock.sleep
 
     async def call(self, key: str, *args: Any) -> Any:
         self.tries += 1
@@ -56,7 +57,6 @@ class Store:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(module, "time", clock)
-    monkeypatch.setattr(module.asyncio, "sleep", clock.sleep)
     return clock
 
 

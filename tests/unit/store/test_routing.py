@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from dueline.store.valkey.link import CONNECT_TIMEOUT_S, Link, LinkLost, NotNow, WrongKind
+from dueline.store.valkey.link import CONNECT_TIMEOUT_S, LEAST_REST_S, Link, LinkLost, NotNow, WrongKind
 from dueline.store.valkey.topology import SLOTS
 from dueline.store.valkey.wakeups import Wakeups
 from tests.kit.fake_node import Answer, FakeNode
+from tests.kit.waiting import until
 
 WITHIN_S = 10.0
 
@@ -285,3 +286,21 @@ async def test_the_sentinels_get_their_own_password_and_the_nodes_theirs() -> No
         await link.stop()
         assert ("AUTH", "ann", "nodes") in first.log
         assert ("AUTH", "theirs") in watchers[0].log
+
+
+async def test_a_call_that_rests_goes_on_when_the_layout_changes() -> None:
+    async with cluster() as (link, first, second):
+        await link.call("k", "GET", "k")
+        resting = asyncio.create_task(link.rest(3600.0))
+        await until(lambda: link._recovery is not None)  # it has begun to wait
+        give(second, first, epoch=2)
+        await asyncio.shield(link.find())
+        async with asyncio.timeout(60):
+            await resting
+
+
+async def test_a_rest_is_never_shorter_than_a_moment_and_ends_by_itself() -> None:
+    async with cluster() as (link, _, _):
+        async with asyncio.timeout(60):
+            await link.rest(0.0)
+            await link.rest(3 * LEAST_REST_S)

@@ -11,6 +11,7 @@ import pytest
 from dueline.store.valkey.link import Link, LinkLost
 from dueline.store.valkey.witness import Replication
 from tests.kit.fake_node import FakeNode
+from tests.kit.waiting import until
 
 
 @asynccontextmanager
@@ -91,3 +92,16 @@ async def test_a_witness_at_another_process_is_not_used() -> None:
         with pytest.raises(LinkLost, match="moved to another process"):
             await link.change("p:{t}:m", "EVALSHA")
         assert node.asked("EVALSHA") == 0
+
+
+async def test_a_call_that_rests_goes_on_when_a_replica_confirms_again() -> None:
+    async with replicated() as (link, node):
+        node.answers["WAIT"] = lambda *_: 0
+        with pytest.raises(LinkLost):
+            await link.change("p:{t}:m", "EVALSHA")
+        resting = asyncio.create_task(link.rest(3600.0))
+        await until(lambda: link._recovery is not None)  # it has begun to wait
+        node.answers["WAIT"] = lambda *_: 1
+        await link.change("p:{t}:m", "EVALSHA")
+        async with asyncio.timeout(60):
+            await resting

@@ -16,6 +16,7 @@ from dueline.telemetry.samples import of_engine, of_process
 from dueline.telemetry.siblings import Siblings
 
 SENDS = Metric("sends_total", Kind.COUNTER, "Sends.", ("topic",))
+UP = Metric("up", Kind.GAUGE, "Up.")
 LATE = Metric("late", Kind.HISTOGRAM, "Late.", bounds=(1.0, 2.0))
 
 
@@ -106,25 +107,62 @@ def test_the_scraper_chooses_the_format() -> None:
     assert (modern_type.split(";")[0], b"# EOF" in modern) == ("application/openmetrics-text", True)
 
 
-async def test_siblings_tell_each_other_and_a_dead_one_is_left_out(tmp_path: Path) -> None:
-    all = [Siblings(tmp_path, n, lambda n=n: [SENDS.samples({(f"t{n}",): n})]) for n in range(3)]
-    for one in all:
-        await one.start()
-    (tmp_path / "worker-9.sock").touch()  # left by a worker that was killed
-    heard = [await one.others() for one in all]
-    for one in all:
-        await one.stop()
-    assert [
-        [topic for snapshot in snapshots for samples in snapshot for (topic,) in samples.numbers] for snapshots in heard
-    ] == [["t1", "t2"], ["t0", "t2"], ["t0", "t1"]]
-    assert [path.name for path in tmp_path.iterdir()] == ["worker-9.sock"]
+class Process:
+    """A worker process of a test: `sent` is its only counter. The gauge `up` is about a living process."""
+
+    def __init__(self, folder: Path | None, index: int, pid: int, sent: int = 0) -> None:
+        self.sent = sent
+        self.siblings = Siblings(folder, index, self.snapshot, self.snapshot, pid)
+
+    def snapshot(self) -> list[Samples]:
+        return [SENDS.samples({("t",): self.sent}), UP.value(1)]
+
+    async def scraped(self) -> tuple[float, float]:
+        """What a scrape of this process shows: sends, and processes that are up."""
+        page = parsed(merge(await self.siblings.all()))
+        return page["sends_total topic=t"], page["up"]
+
+
+async def test_every_process_shows_the_sum_over_all(tmp_path: Path) -> None:
+    processes = [Process(tmp_path, index, 100 + index, sent=10**index) for index in range(3)]
+    for one in processes:
+        await one.siblings.start()
+    shown = [await one.scraped() for one in processes]
+    for one in processes:
+        await one.siblings.stop()
+    assert shown == [(111, 3)] * 3
+    assert [path.suffix for path in tmp_path.iterdir()] == [".counts"] * 3
+
+
+async def test_the_counts_of_a_killed_process_stay_and_its_successor_inherits_them(tmp_path: Path) -> None:
+    first, second = Process(tmp_path, 0, 100, sent=1), Process(tmp_path, 1, 101, sent=10)
+    for one in (first, second):
+        await one.siblings.start()
+    second.sent = 30
+    assert await first.scraped() == (31, 2)
+    killed = sorted(path.read_bytes() for path in tmp_path.glob("worker-1-101.counts"))
+    await second.siblings.stop()
+    (tmp_path / "worker-1-101.sock").touch()  # as kill -9 leaves it
+    assert await first.scraped() == (31, 1)
+    third = Process(tmp_path, 1, 102, sent=100)
+    await third.siblings.start()
+    assert [await one.scraped() for one in (first, third)] == [(131, 2)] * 2
+    (tmp_path / "worker-1-101.counts").write_bytes(killed[0])  # not removed yet while another process is scraped
+    assert [await one.scraped() for one in (first, third)] == [(131, 2)] * 2
+    await third.siblings.stop()
+    fourth = Process(tmp_path, 1, 103, sent=1000)
+    await fourth.siblings.start()
+    assert await first.scraped() == (1131, 2)
+    for one in (first, fourth):
+        await one.siblings.stop()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["worker-0-100.counts", "worker-1-103.counts"]
 
 
 async def test_a_server_without_workers_has_no_siblings() -> None:
-    alone = Siblings(None, 0, list)
-    await alone.start()
-    await alone.stop()
-    assert await alone.others() == []
+    alone = Process(None, 0, 100, sent=7)
+    await alone.siblings.start()
+    assert await alone.scraped() == (7, 1)
+    await alone.siblings.stop()
 
 
 def test_the_plain_text_of_a_worker_is_what_the_library_writes() -> None:

@@ -121,7 +121,9 @@ def table() -> list[str]:
 
 
 def test_the_table_of_the_page_is_what_happens() -> None:
-    assert "\n".join(table()) in PAGE.read_text(), "\n".join(["write this into docs/schedules.md:", *table()])
+    made = "\n".join(table())
+    print(f"\n{made}")
+    assert made in PAGE.read_text(), f"write this into docs/schedules.md:\n{made}"
 
 
 @pytest.mark.parametrize("overlap", ["allow", "skip"])

@@ -88,21 +88,14 @@ def pulled(jobs: Sequence[LeasedJob], content_type: str) -> Response:
 
 
 def leased_msg(job: LeasedJob) -> DelayMsg:
-    due_ms = job.first_due_at_ms
-    return DelayMsg(
-        job.topic,
-        job.id,
-        text_of(job),
-        min(job.created_at_ms, due_ms),
-        due_ms,
-        LAST_MS if job.expires_at_ms is None else job.expires_at_ms,
-        _max_retry(job.max_attempts),
-        job.attempt,
-        3,
-    )
+    return _msg(job, job.max_attempts, job.attempt, 3)
 
 
 def job_msg(job: Job, now_ms: int) -> DelayMsg:
+    return _msg(job, job.policy.max_attempts, job.attempts, status_of(job, now_ms))
+
+
+def _msg(job: Job | LeasedJob, max_attempts: int | None, attempts: int, status: int) -> DelayMsg:
     due_ms = job.first_due_at_ms
     return DelayMsg(
         job.topic,
@@ -111,9 +104,9 @@ def job_msg(job: Job, now_ms: int) -> DelayMsg:
         min(job.created_at_ms, due_ms),
         due_ms,
         LAST_MS if job.expires_at_ms is None else job.expires_at_ms,
-        _max_retry(job.policy.max_attempts),
-        job.attempts,
-        status_of(job, now_ms),
+        _max_retry(max_attempts),
+        attempts,
+        status,
     )
 
 

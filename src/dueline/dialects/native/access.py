@@ -13,7 +13,7 @@ from ...api import requests as r
 from ...api.operations import Operation
 from ...engine.engine import Engine
 from ...rights import Right
-from ..http import check_all_topics, check_own_id, check_right, check_topic
+from ..http import check_all_topics, check_own_id, check_right, check_shared_partitions, check_topic
 from .wire import Caller
 
 Check = Callable[[Caller, tuple[str, ...], Any], None]
@@ -25,7 +25,7 @@ def access_check(operation: Operation, engine: Engine) -> Check | None:
     if operation.name == "send":
         return _send(engine)
     if operation.name == "put_topic":
-        return _put_topic
+        return _put_topic(engine)
     if operation.name == "pull_topics":
         return _pull_topics
     if operation.name in ("list_topics", "list_audit", "forecast", "charts"):
@@ -45,14 +45,19 @@ def _send(engine: Engine) -> Check:
     return check
 
 
-def _put_topic(caller: Caller, params: tuple[str, ...], request: r.PutTopic) -> None:
-    """A dead job is forwarded as if the caller had sent it."""
-    check_topic(caller.grant, params[0])
-    if request.on_dead is not None and request.on_dead.topic is not None:
-        check_right(caller.grant, Right.SEND)
-        check_topic(caller.grant, request.on_dead.topic)
-    if request.on_dead is not None and request.on_dead.url is not None:
-        check_right(caller.grant, Right.PUSH)
+def _put_topic(engine: Engine) -> Check:
+    def check(caller: Caller, params: tuple[str, ...], request: r.PutTopic) -> None:
+        """A dead job is forwarded as if the caller had sent it. Partitions may be those of all topics."""
+        check_topic(caller.grant, params[0])
+        if request.on_dead is not None and request.on_dead.topic is not None:
+            check_right(caller.grant, Right.SEND)
+            check_topic(caller.grant, request.on_dead.topic)
+        if request.on_dead is not None and request.on_dead.url is not None:
+            check_right(caller.grant, Right.PUSH)
+        if request.partitions is not None and engine.has_namespace_ids(caller.namespace):
+            check_shared_partitions(caller.grant)
+
+    return check
 
 
 def _pull_topics(caller: Caller, _params: tuple[str, ...], request: r.PullTopics) -> None:

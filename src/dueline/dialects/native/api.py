@@ -48,6 +48,7 @@ class NativeApi:
             TOKENS: TokenHandlers(engine.tokens),
         }
         self._engine = engine
+        self._max_request_bytes = engine.limits.max_request_bytes
         self.handlers: dict[str, Handle] = {
             one.name: getattr(groups.get(one.group, handlers), one.name) for one in OPERATIONS
         }
@@ -96,7 +97,7 @@ class NativeApi:
 
     def checked(self, operation: str, request: Any) -> Any:
         """The request struct, checked as if it had come by HTTP. Raises DuelineError."""
-        return checked(operation, request, self._engine.limits.max_request_bytes)
+        return checked(operation, request, self._max_request_bytes)
 
     def send_now(self, store: SendNow, namespace: str | None, topic: str, job: NewJob) -> Sent | Reply | None:
         """Send through `store` from a thread without an event loop. A Reply: the send was refused. None: the job was

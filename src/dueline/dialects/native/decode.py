@@ -26,7 +26,7 @@ from ...engine.store import Extend, OnConflict, Query, Ref, Release
 from .merging import merge_into, merge_policy
 from .own_headers import own_headers
 from .times import when
-from .wire import NAME, NOT_A_NAME, plain_name
+from .wire import NOT_A_NAME, is_name, plain_name
 
 _CONFLICTS = {None: None, "reject": OnConflict.REJECT, "keep": OnConflict.KEEP, "replace": OnConflict.REPLACE}
 
@@ -52,9 +52,9 @@ def bands(request: r.GetTopic) -> tuple[int, ...]:
 
 
 def send(job: r.NewJob) -> commands.Send:
-    if job.id is not None and NAME.fullmatch(job.id) is None:
+    if job.id is not None and not is_name(job.id):
         raise InvalidField(NOT_A_NAME, "id")
-    if job.merge is not None and job.merge.item_id is not None and NAME.fullmatch(job.merge.item_id) is None:
+    if job.merge is not None and job.merge.item_id is not None and not is_name(job.merge.item_id):
         raise InvalidField(NOT_A_NAME, "merge.item_id")
     body, kind = body_of(job)
     delay_ms, at_ms = when(job)

@@ -1,7 +1,7 @@
 """From the engine's values to the answers of `api`, and from replies to HTTP. No I/O.
 
 JSON bodies are embedded exactly as they were sent; text becomes a JSON string, bytes become base64. All refusals have
-one error shape. `STATUS` is the only place that maps an error code to an HTTP status.
+one error shape.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from msgspec import UNSET, Raw
 
 from ...api import answers as a
 from ...api.reply import Reply, to_json
+from ...api.statuses import STATUS
 from ...durations import duration_text
 from ...engine import commands, policy
 from ...engine.audit_log import AuditEntry
@@ -26,38 +27,6 @@ from ...engine.replies import refusal
 from ...engine.store import Code, Outcome, Page
 from ...rights import Grant
 from ..http import Response
-
-STATUS: dict[str, int] = {
-    "bad_json": 400,
-    "unknown_field": 400,
-    "missing_field": 400,
-    "invalid_field": 400,
-    "too_many_items": 400,
-    "unauthorized": 401,
-    "forbidden": 403,
-    "egress_refused": 403,
-    "not_found": 404,
-    "no_route": 404,
-    "method_not_allowed": 405,
-    "id_exists": 409,
-    "version_mismatch": 409,
-    "lease_lost": 409,
-    "job_leased": 409,
-    "already_done": 409,
-    "topic_not_empty": 409,
-    "expanding": 409,
-    "too_many_tokens": 409,
-    "body_too_large": 413,
-    "unsupported_media_type": 415,
-    "rate_limited": 429,
-    "internal": 500,
-    "unknown_outcome": 503,
-    "store_down": 503,
-    "store_replaced": 503,
-    "loading": 503,
-    "draining": 503,
-    "store_full": 507,
-}
 
 _NULL = Raw(b"null")
 
@@ -222,7 +191,7 @@ def merge_view(merge: policy.MergePolicy | None) -> a.MergePolicy | None:
 
 
 def on_dead_view(value: policy.OnDead) -> a.OnDead:
-    """The on_dead policy, as it would be sent."""
+    """The on_dead policy, in the form that a request gives it."""
     return a.OnDead(url=value.url) if value.url is not None else a.OnDead(topic=value.topic or UNSET)
 
 

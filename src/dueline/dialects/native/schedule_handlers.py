@@ -61,8 +61,7 @@ class ScheduleHandlers:
         return Reply(schedule_view(view))
 
     async def delete_schedule(self, caller: Caller, _: object, name: str) -> Reply:
-        await self._allowed(caller, name)
-        await self._schedules.delete(caller.namespace, name)
+        await self._schedules.delete(caller.namespace, name, await self._allowed(caller, name))
         return Reply(a.ScheduleDeleted(name))
 
     async def next_occurrences(self, caller: Caller, request: sr.ListOccurrences, name: str) -> Reply:
@@ -79,23 +78,23 @@ class ScheduleHandlers:
         return Reply(a.NextOccurrences(tuple(found)))
 
     async def run_schedule(self, caller: Caller, _: object, name: str) -> Reply:
-        await self._allowed(caller, name)
-        sent = encode.sent(await self._schedules.run(caller.namespace, name))
+        version = await self._allowed(caller, name)
+        sent = encode.sent(await self._schedules.run(caller.namespace, name, version))
         return Reply(sent, 201 if sent.result == "created" else 200)
 
     async def pause_schedule(self, caller: Caller, _: object, name: str) -> Reply:
-        await self._allowed(caller, name)
-        view = schedule_view(await self._schedules.pause(caller.namespace, name))
+        version = await self._allowed(caller, name)
+        view = schedule_view(await self._schedules.pause(caller.namespace, name, version))
         return Reply(a.SchedulePaused(**asdict(view)))
 
     async def resume_schedule(self, caller: Caller, _: object, name: str) -> Reply:
-        await self._allowed(caller, name)
-        return Reply(schedule_view(await self._schedules.resume(caller.namespace, name)))
+        version = await self._allowed(caller, name)
+        return Reply(schedule_view(await self._schedules.resume(caller.namespace, name, version)))
 
-    async def _allowed(self, caller: Caller, name: str) -> None:
-        """Raises Forbidden if the caller's token is not valid for the topic of the schedule."""
-        if not caller.grant.covers_all:
-            await self._seen(caller, name)
+    async def _allowed(self, caller: Caller, name: str) -> int | None:
+        """Raises Forbidden if the caller's token is not valid for the topic of the schedule. Returns the version to
+        change, so that nobody can move it to another topic in between; None: any."""
+        return None if caller.grant.covers_all else (await self._seen(caller, name)).version
 
     async def _version_seen(self, caller: Caller, name: str) -> int:
         try:

@@ -34,7 +34,7 @@ from ...rights import EVERYTHING, Grant
 from ..http import Request
 
 DEFAULT_NAMESPACE = "default"
-NAME = re.compile(r"[A-Za-z0-9._:-]{1,128}", re.ASCII)
+_NAME = re.compile(r"[A-Za-z0-9._:-]{1,128}", re.ASCII)
 NOT_A_NAME = "must be 1 to 128 of A-Z a-z 0-9 . _ : -"
 _WHOLE = re.compile(r"-?\d{1,18}", re.ASCII)
 _PLACE = re.compile(r" - at (?:key in )?`\$\.?([^`]*)`\Z")
@@ -77,9 +77,16 @@ def plain_namespace(name: str) -> str:
 @lru_cache(4096)
 def plain_name(name: str, field: str) -> str:
     """Check the name of a namespace, or of a topic that a native call may create. Returns it."""
-    if NAME.fullmatch(name) is None:
+    if not is_name(name):
         raise InvalidField(NOT_A_NAME, field)
     return name
+
+
+def is_name(text: str) -> bool:
+    """Whether it is a name or an id that a native call may create (NOT_A_NAME says which)."""
+    if text.isalnum() and text.isascii() and len(text) <= 128:
+        return True  # fast path for generated ids
+    return _NAME.fullmatch(text) is not None
 
 
 def reader(operation: Operation) -> Read:

@@ -38,6 +38,6 @@ class SpringSettings(RetrySettings, frozen=True, forbid_unknown_fields=True):
             ge=0,
             le=TEN_YEARS_MS,
             description="A job that is not delivered this long after its due time is dead. 0: a job without an "
-            "instance waits for ever.",
+            "instance waits forever.",
         ),
     ] = 0

@@ -1,8 +1,8 @@
 """Services from a Eureka registry. Needs the extra `dueline[eureka]`.
 
 The registry is only read. A service is requested by its name (`apps/<NAME>`, then `vips/<name>` for a service whose
-VIP name differs from its application name), as often as `cache` asks for it. The whole registry is read only when
-somebody lists it. Of several registry addresses, the first one that answers is used; one that fails moves to the end.
+VIP name differs from its application name), as often as `cache` asks for it. The whole registry is read only to
+list it. Of several registry addresses, the first one that answers is used; one that fails moves to the end.
 
 Our own HTTP client (`eureka_http`) reads it. Of py-eureka-client we use only the base class of HTTP clients: its
 EurekaClient reads XML (see `eureka_json`) in a thread that cannot be stopped.

@@ -1,7 +1,7 @@
 """Parse a Eureka registry's JSON. No I/O.
 
-JSON and not XML, because we need the metadata entry "delay-queue:task". As an XML element name that is a prefix without
-a namespace, which XML parsers reject.
+It reads JSON instead of XML, because it needs the metadata entry "delay-queue:task". As the name of an XML element
+this has an undeclared prefix, which XML parsers reject.
 
 The input differs between versions of the registry and of its clients: a single instance is an object or a list of one,
 and numbers may be strings. An instance that cannot be called is left out.

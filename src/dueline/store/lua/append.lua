@@ -35,8 +35,18 @@ local again = earlier_reply()
 if again then
   return again
 end
+-- include closed
+if topic and closed and not known then -- as in send.lua
+  local answers = {}
+  for _ = 1, N[3 + N[2]] do
+    for _, number in ipairs({ MOVED, 0, 0, closed, 0, 0 }) do
+      put(answers, number)
+    end
+  end
+  return { 0, now, 0, 0, cmsgpack.pack(answers), '' }
+end
 -- include epoch
-if M.pv and tonumber(M.pv) > N[1] or not M.pv and N[1] > 0 then -- a newer policy, or the topic was deleted
+if M.pv and tonumber(M.pv) > N[1] or not M.pv and N[1] > 0 and not (topic and closed) then -- as in send.lua
   return { 2, now, 0, tonumber(M.pv or 0), '', '' }
 end
 
@@ -208,11 +218,11 @@ for i = 0, N[base] - 1 do
       add(group, send)
       flush_if_full(group)
       answer(APPENDED, group, group.count)
-    elseif M.xc then -- a closed partition opens no group (engine/expansion.py)
+    elseif closed then -- a closed partition opens no group (engine/expansion.py)
       if group then
         flush(group)
       end
-      refuse(MOVED, 0, 0, tonumber(M.pv or 0), '')
+      refuse(MOVED, 0, 0, closed, '')
     elseif free(send.id) then
       if group then
         flush(group)

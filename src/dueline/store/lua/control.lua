@@ -3,10 +3,10 @@
 --          known hint; open it with an epoch; or retire it.
 -- KEYS   m j r s l a d g k
 -- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
---        numbers  what (1 set, 2 agenda noted, 3 listed, 4 retire, 5 open), then
+--        numbers  what (1 set, 2 agenda noted, 3 listed, 4 retire, 5 open, 6 close for all topics), then
 --                 1: pause until (-1 leave, 0 resume), max in flight (-1 leave), policy version (-1 leave),
 --                    deliveries a second (-1 leave, 0 no limit), closed (-1 leave, 0, 1)   2: time
---                 4: topic too (0/1), only ask (0/1)   5: size of the new epoch
+--                 4: topic too (0/1), only ask (0/1)   5: size of the new epoch   6: version, closed (0, 1)
 --        blob     4: the epoch that it must have   5: the new epoch, the one that it must have ("" = none)
 -- RETURN status now note extra numbers (1 = done) epoch (after 4 that only asks)
 -- BOUND  O(log N)
@@ -82,6 +82,10 @@ elseif N[1] == 4 then
     redis.call('DEL', m, s, l, a, d, g, k)
   else
     redis.call('DEL', m, j, r, s, l, a, d, g, k)
+  end
+elseif N[1] == 6 then -- with `namespace_ids`: see lib/closed
+  if N[2] >= (tonumber(redis.call('HGET', j, '')) or 0) then
+    redis.call('HSET', j, '', N[3] == 1 and int(N[2]) or '')
   end
 elseif N[1] == 5 then
   local wanted, before = string.sub(blob, 1, N[2]), string.sub(blob, N[2] + 1)

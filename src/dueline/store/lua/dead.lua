@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
 -- dead: revive dead jobs or purge ended ones, by id or the oldest dead ones.
 -- KEYS   m j r s l a d g k
--- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
+-- ARGV   1 now_ms or ""   2 expected:tolerance[:epoch:highest] or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
 --        numbers  what (1 revive, 2 purge), limit (0 = by ids), delay, max attempts (-1 leave, 0 no limit), then the sizes of the ids
 --        blob     the ids
 -- RETURN status now note extra numbers (per job: id size, code, due, version)   blob (ids)
 -- BOUND  O(n log N), n <= 500
-local FIELDS = {}
+local FIELDS = { 'ep' }
 -- include time
 -- include head
 -- include write
@@ -19,6 +19,7 @@ local again = earlier_reply()
 if again then
   return again
 end
+-- include lost
 local N, ids, at = cmsgpack.unpack(ARGV[5]), {}, 1
 local what, limit, delay, max = N[1], N[2], N[3], N[4]
 for i = 5, #N do

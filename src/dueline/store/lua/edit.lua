@@ -1,13 +1,13 @@
 #!lua
 -- edit: reschedule, fire or change a scheduled or ready job. Its new version is the next send number.
 -- KEYS   m j r s l a d g k
--- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
+-- ARGV   1 now_ms or ""   2 expected:tolerance[:epoch:highest] or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
 --        numbers  per job: id size, token size (0), version (0 = any), when kind (0 none, 1 delay, 2 at), when, ttl (-1 leave, 0 none),
 --                 body kind (-1 leave), crc, body size, headers size (-1 leave), tags size (-1 leave), policy size (0 leave)
 --        blob     all ids, then per job: body, headers, tags, policy
 -- RETURN status now note extra numbers (per job: code, due, version)   blob
 -- BOUND  O(n log N), n <= 500
-local FIELDS = { 'pn' }
+local FIELDS = { 'pn', 'ep' }
 -- include time
 -- include head
 -- include write
@@ -21,6 +21,7 @@ local again = earlier_reply()
 if again then
   return again
 end
+-- include lost
 local WIDTH = 12
 local ids, _, N, at = refs(WIDTH)
 if not known and not topic then

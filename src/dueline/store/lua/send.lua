@@ -13,7 +13,7 @@
 --        was done. State 0: call again with that topic as the second one; otherwise this is the final answer.
 --        status 3: the partition has other data than the caller knows (lib/epoch): its last number instead of note, its
 --        epoch instead of numbers, the number that it lost instead of blob; nothing was done
---        code MOVED: the partition is closed and does not hold the id; version is its policy version
+--        code MOVED: the partition is closed and does not hold the id; version is that of lib/closed
 -- BOUND  O(n log N), n <= 500 jobs and 1 MiB
 local N = cmsgpack.unpack(ARGV[5])
 local texts, at = {}, 1
@@ -31,13 +31,7 @@ local again = earlier_reply()
 if again then
   return again
 end
--- include epoch
-if M.pv and tonumber(M.pv) > N[1] or not M.pv and N[1] > 0 then -- a newer policy, or the topic was deleted
-  return { 2, now, 0, tonumber(M.pv or 0), '', '' }
-end
-
-open_partition()
--- include intern
+-- include closed
 -- include codes
 local base, n = 3 + N[2], N[3 + N[2]]
 local ids, rests, results = {}, {}, {}
@@ -51,6 +45,31 @@ for i = 1, n do
 end
 local records = redis.call('HMGET', j, unpack(ids))
 local runs = redis.call('HMGET', r, unpack(ids))
+
+-- A closed partition takes no new id.
+local function moved()
+  put(results, MOVED, 0)
+  put(results, 0, closed)
+end
+
+local usual = #N == base + n * 7 -- all ids are free, and only their times need an index entry
+for i = 1, n do
+  usual = usual and not records[i] and not runs[i] and N[base + i * 7 - 4] % 32 < 16
+end
+if usual and topic and closed and not known then -- the topic is new here, so it does not become known
+  for i = 1, n do
+    moved()
+  end
+  return { 0, now, 0, 0, cmsgpack.pack(results), '' }
+end
+-- include epoch
+-- A newer policy, or the topic was deleted. Where a namespace has closed it, a partition need not know the policy.
+if M.pv and tonumber(M.pv) > N[1] or not M.pv and N[1] > 0 and not (topic and closed) then
+  return { 2, now, 0, tonumber(M.pv or 0), '', '' }
+end
+
+open_partition()
+-- include intern
 
 local function store(i, code)
   local o = base + (i - 1) * 7
@@ -84,19 +103,9 @@ local function store(i, code)
   return record
 end
 
--- A closed partition takes no new id (engine/expansion.py).
-local function moved()
-  put(results, MOVED, 0)
-  put(results, 0, tonumber(M.pv or 0))
-end
-
-local usual = #N == base + n * 7 -- all ids are free, and only their times need an index entry
-for i = 1, n do
-  usual = usual and not records[i] and not runs[i] and N[base + i * 7 - 4] % 32 < 16
-end
 if usual then
   for i = 1, n do
-    if M.xc then
+    if closed then
       moved()
     else
       store(i, CREATED)
@@ -169,7 +178,7 @@ local function replace(i)
 end
 
 local function create(i)
-  if M.xc then
+  if closed then
     moved()
   else
     store_tagged(i, CREATED)
@@ -194,7 +203,12 @@ for i = 1, n do
       if old.state ~= 'E' and (old.state == nil or rule_of(old, rules) == 2) then
         leave_other(old)
         collect('dr', old.id)
-        store_tagged(i, old.state and REPLACED or CREATED)
+        if closed and (old.state == nil or old.state == 'D' or old.state == 'C') then
+          collect('dj', old.id)
+          moved()
+        else
+          store_tagged(i, old.state and REPLACED or CREATED)
+        end
       else
         put(results, ELSEWHERE, STATE[old.state] or 0)
         put(results, #old.topic, 0)
@@ -211,7 +225,7 @@ for i = 1, n do
       local rule = rule_of(old, rules)
       if rule == 2 then
         forget(old)
-        if M.xc and (old.state == 'D' or old.state == 'C') then -- any other job is kept until its successor is stored
+        if closed and (old.state == 'D' or old.state == 'C') then -- any other job is kept until its successor is stored
           moved()
         else
           store_tagged(i, REPLACED)

@@ -2,7 +2,7 @@
 -- single_send: store one new job under a free id, on a partition that knows its policy and has the data that the caller
 --       knows (lib/epoch). This is the usual send; any other case changes nothing here and is left to `send`.
 -- KEYS   m j r s
--- ARGV   1 now_ms or ""   2 expected:tolerance:epoch:highest   3 caller   4 nonce   5 numbers   6 blob   7 channel
+-- ARGV   1 now_ms or ""   2 expected:tolerance:epoch:highest   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 namespace_ids (1) or ""
 --        numbers  policy_version (a double) policy size:2 id size:2 flags:1 when (a double: delay, or -at);
 --                 cheaper here than msgpack
 --        blob     policy, id, rest (crc, fingerprint, sections, body)
@@ -26,9 +26,13 @@ local other = V[5] and tonumber(V[5]) > version or not V[5] and version > 0 -- t
 if not V[2] or not V[6] or other or V[7] ~= epoch or tonumber(V[2]) < tonumber(highest) or redis.call('HEXISTS', r, id) == 1 then
   return { 0, now, 0, 0, '', '' }
 end
-if V[8] then -- closed (engine/expansion.py); a job that has the id is left to `send`
+local closed = V[8] and tonumber(V[5] or 0) -- as in lib/closed
+if ARGV[8] == '1' then
+  closed = tonumber(redis.call('HGET', j, ''))
+end
+if closed then -- a job that has the id is left to `send`
   local held = redis.call('HEXISTS', j, id) == 1
-  return { 0, now, 0, 0, held and '' or struct.pack('>BI8I8', 0, 0, tonumber(V[5] or 0)), '' }
+  return { 0, now, 0, 0, held and '' or struct.pack('>BI8I8', 0, 0, closed), '' }
 end
 local seq, due = V[2] + 1, now
 if when > 0 then

@@ -28,7 +28,7 @@ class Change:
 
     def moved(self) -> SendOutcome:
         """The answer of a closed partition to a send with a new id."""
-        return SendOutcome(Code.MOVED, State.READY, 0, self.state.policy_version)
+        return SendOutcome(Code.MOVED, State.READY, 0, self.state.closed or 0)
 
     def find(self, id: str) -> tuple[Record, Status] | Outcome:
         """The job with this id, or the refusal if it belongs to another topic. A partition without a topic accepts jobs

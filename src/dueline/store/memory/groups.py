@@ -28,7 +28,7 @@ def join(change: Change, item: SendItem, merge: Merge, store: Callable[[SendItem
     if into is not None and _has_room(_group(into), len(item.body)):
         _append(change, into, item, merge)
         return _answer(Code.APPENDED, into, change)
-    if change.state.closed:
+    if change.state.closed is not None:
         if into is not None:
             flush(change, into)
         return change.moved()

@@ -24,6 +24,7 @@ class RecordSet:
 
     records: dict[str, Record] = field(default_factory=dict[str, Record])
     last_number: int = 0
+    closed: int | None = None  # with `namespace_ids`: takes no new ids of any topic, since this version of the map
 
     def take_number(self) -> int:
         self.last_number += 1
@@ -57,11 +58,16 @@ class PartitionState:
     paused_until_ms: int = 0
     max_in_flight: int = 0
     policy_version: int = 0
-    closed: bool = False  # takes no new ids
+    topic_closed: bool = False  # takes no new ids
     wait_until_ms: int = 0
     agenda_at_ms: int = 0
     rate: Rate = field(default_factory=Rate)
     fences: dict[str, StoredFence] = field(default_factory=dict[str, StoredFence])
+
+    @property
+    def closed(self) -> int | None:
+        """The version since which this partition takes no new ids. None: it does."""
+        return self.policy_version if self.topic_closed else self.record_set.closed
 
     def jobs(self, now_ms: int) -> Iterator[tuple[Record, Status]]:
         """Every job of this topic that exists at this moment."""

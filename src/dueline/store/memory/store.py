@@ -99,8 +99,10 @@ class MemoryStore:
         return self._state(partition).next_ms(self._clock())
 
     async def send(self, partition: Partition, items: Sequence[SendItem], policy_version: int = 0) -> list[SendOutcome]:
-        known = self._state(partition).policy_version
-        if policy_version < known or policy_version > 0 == known:
+        state = self._state(partition)
+        known = state.policy_version
+        # Where a namespace has closed it, a partition need not know the policy.
+        if policy_version < known or (policy_version > 0 == known and state.record_set.closed is None):
             raise StalePolicy(known)
         with self._change(partition) as change:
             return [self._send(change, item) for item in items]
@@ -115,7 +117,7 @@ class MemoryStore:
         if item.replaces is not None:
             return self._replace(change, item, item.replaces, found)
         if found is None:
-            if change.state.closed:
+            if change.state.closed is not None:
                 return change.moved()
             if item.occurrence is not None:
                 fencing.sent(change, item.occurrence)
@@ -125,7 +127,7 @@ class MemoryStore:
         if item.on_overdue is not None and is_overdue(old, status, change.now_ms):
             rule = item.on_overdue
         if rule is OnConflict.REPLACE:
-            if change.state.closed and status.state in (State.DONE, State.CANCELLED):
+            if change.state.closed is not None and status.state in (State.DONE, State.CANCELLED):
                 del change.record_set.records[item.id]
                 return change.moved()
             return _sent(Code.REPLACED, self._store(change, item), change)
@@ -304,6 +306,11 @@ class MemoryStore:
         return [record.id for _, record in dead[:limit]]
 
     async def control(self, partition: Partition, control: Control) -> None:
+        if partition.namespace_ids and not partition.topic:
+            records, version = self._state(partition).record_set, control.policy_version or 0
+            if version >= (records.closed or 0):
+                records.closed = version if control.closed else None
+            return
         with self._change(partition) as change:
             state = change.state
             if control.pause_until_ms is not None:
@@ -319,8 +326,8 @@ class MemoryStore:
 
     def _close(self, change: Change, closed: bool) -> None:
         state = change.state
-        wakes = closed and not state.closed and state.wait_until_ms > change.now_ms
-        state.closed = closed
+        wakes = closed and not state.topic_closed and state.wait_until_ms > change.now_ms
+        state.topic_closed = closed
         if wakes and state.partition in self._watched and self.events is not None:
             self.events.woken(state.partition)
 
@@ -386,7 +393,9 @@ class MemoryStore:
         if waited:
             self._state(partition).wait_until_ms = state.wait_until_ms
             return True
-        if not any(other.record_set is state.record_set for other in self._partitions.values()):
+        if state.record_set.closed is None and not any(
+            other.record_set is state.record_set for other in self._partitions.values()
+        ):
             del self._record_sets[_set_name(partition)]
         return True
 

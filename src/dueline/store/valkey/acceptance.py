@@ -35,7 +35,7 @@ from .tls import StoreTls
 
 
 class Missing(msgspec.Struct, frozen=True):
-    """What a store has lost. `epoch`: the one to go on with; `stamps`: all partitions that are known."""
+    """What a store has lost. `epoch`: the one to continue with; `stamps`: all partitions that are known."""
 
     epoch: str
     is_directory_lost: bool

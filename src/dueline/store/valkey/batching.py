@@ -8,6 +8,9 @@ one or waits for its disk. Calls leave in queue order, and the store runs them i
 The queue is bounded and shared by all callers. A client connection has one call at a time, so its share is the size of
 that call. A call is accepted if at least its own size stays free afterwards, so large calls are refused first and leave
 room for small ones. An empty queue accepts any call. All queues of a namespace may share a limit (NamespaceQueue).
+
+A call that the store does not answer takes as long as the patience of a call. What waits behind it would wait as long
+again, and its caller would have given up by then. So when such a call fails, what has waited a while is refused, too.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Generic, TypeVar
 
-from ...engine.errors import RateLimited, UnknownOutcome
+from ...engine.errors import Loading, RateLimited, StoreDown, UnknownOutcome
 from ...engine.limits import BATCH_BYTES, BATCH_JOBS, Limits
 from ...engine.namespace_queue import NamespaceQueue
 
@@ -27,14 +30,17 @@ Result = TypeVar("Result")
 
 
 class _Entry(Generic[Item, Result]):
-    __slots__ = ("future", "items", "size")
+    __slots__ = ("future", "items", "since_s", "size")
 
-    def __init__(self, items: Sequence[Item], size: int, future: asyncio.Future[list[Result]]) -> None:
+    def __init__(self, items: Sequence[Item], size: int, future: asyncio.Future[list[Result]], since_s: float) -> None:
         self.items = items
         self.size = size
         self.future = future
+        self.since_s = since_s
 
 
+NOT_SENT = "the store does not answer; this call waited behind another one and was not sent"
+MOST_WAIT_S = 0.25  # behind a call that fails; with the patience of a call (4.5 s) it is less than 5 s
 SECOND_LANE_JOBS = 16  # jobs that must wait to open it; a call for fewer costs more than it saves
 
 
@@ -118,7 +124,7 @@ class Batcher(Generic[Item, Result]):
     def _enqueue(self, items: Sequence[Item], size: int) -> asyncio.Future[list[Result]]:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[list[Result]] = loop.create_future()
-        self._queue.append(_Entry(items, size, future))
+        self._queue.append(_Entry(items, size, future, loop.time()))
         self._jobs += len(items)
         self._bytes += size
         if self._namespace is not None:
@@ -144,12 +150,30 @@ class Batcher(Generic[Item, Result]):
                     last()
                     results = await call
                 last = partial(_settle, batch, results)
+                if isinstance(results, StoreDown | Loading | UnknownOutcome):
+                    self._refuse(loop.time() - MOST_WAIT_S)
         finally:
             del self._tasks[lane]
             self._flying.pop(lane, None)
             if not self._tasks:
                 self._idle()
             last()
+
+    def _refuse(self, before_s: float) -> None:
+        """Refuse what has waited since before that time. It never left this process."""
+        while self._queue and self._queue[0].since_s < before_s:
+            entry = self._queue[0]
+            self._drop(entry)
+            if not entry.future.done():
+                entry.future.set_exception(StoreDown(NOT_SENT))
+
+    def _drop(self, entry: _Entry[Item, Result]) -> None:
+        """Take the first entry out of the queue."""
+        self._queue.popleft()
+        self._jobs -= len(entry.items)
+        self._bytes -= entry.size
+        if self._namespace is not None:
+            self._namespace.jobs -= len(entry.items)
 
     def _take(self, lane: int) -> tuple[list[_Entry[Item, Result]], list[Item]]:
         batch: list[_Entry[Item, Result]] = []
@@ -172,15 +196,11 @@ class Batcher(Generic[Item, Result]):
                 if not elsewhere.isdisjoint(ids) or (batch and not seen.isdisjoint(ids)):
                     break
                 seen.update(ids)
-            queue.popleft()
+            self._drop(entry)
             batch.append(entry)
             items += entry.items
             size += entry.size
-            self._jobs -= len(entry.items)
-            self._bytes -= entry.size
         self._flying[lane] = seen
-        if self._namespace is not None:
-            self._namespace.jobs -= len(items)
         return batch, items
 
 

@@ -27,6 +27,7 @@ from .epochs import Epochs
 from .keys import (
     DATA_VERSION,
     LETTERS,
+    PartitionKeys,
     changes_channel,
     directory_keys,
     epoch_copies,
@@ -59,6 +60,10 @@ class OtherData(Exception):
         self.epoch = epoch
         self.number = number
         self.had = had
+
+
+def _single_send_end(partition: Partition, keys: PartitionKeys) -> tuple[str, ...]:
+    return (keys.channel, "1") if partition.namespace_ids else (keys.channel,)
 
 
 class Calls:
@@ -194,7 +199,7 @@ class Calls:
                 if written:
                     raise UnknownOutcome(f"{tried} ({message}): the call may have been done. Retry with the same id.")
                 raise (Loading() if loading else StoreDown(f"{tried}: {message}"))
-            await asyncio.sleep(rest)
+            await self.link.rest(rest)
             pause = min(pause * 2, 0.5)
 
     async def change(
@@ -241,7 +246,13 @@ class Calls:
             return b""
         keys = partition_keys(self._prefix, partition)
         _, now_ms, _, said, answer, _ = await self.once(
-            "single_send", keys.single_send, slot, numbers, blob, (keys.channel,), self.epochs.carried(known)
+            "single_send",
+            keys.single_send,
+            slot,
+            numbers,
+            blob,
+            _single_send_end(partition, keys),
+            self.epochs.carried(known),
         )
         if answer and answer[0]:  # 0: moved, and it has no send number
             self.epochs.saw(partition, int.from_bytes(answer[-8:], "big"), now_ms)
@@ -258,13 +269,13 @@ class Calls:
     def single_send_words(
         self, partition: Partition, policy_version: int, with_source: bool
     ) -> tuple[tuple[Any, ...], str, tuple[str, ...]]:
-        """The arguments of a single_send.lua call outside this loop: those before the times, the caller, and those
-        after the blob."""
+        """The arguments of single_send.lua, for a call from a thread without this loop. Returns those before the times,
+        the caller, and those after the blob."""
         keys = partition_keys(self._prefix, partition)
         script = self._scripts["single_send"]
         head = ("EVAL", script.source) if with_source else ("EVALSHA", script.sha)
         caller = self._caller("single_send", f"{policy_version}t")  # distinct from the calls of this loop
-        return (*head, len(keys.single_send), *keys.single_send), caller, (keys.channel,)
+        return (*head, len(keys.single_send), *keys.single_send), caller, _single_send_end(partition, keys)
 
     @property
     def _change(self) -> Callable[..., Awaitable[Any]]:

@@ -129,6 +129,13 @@ def shown(partition: Partition) -> str:
     return f"{partition.namespace}/{partition.topic}/{partition.number}"
 
 
+def sunk(had: int, number: int) -> str:
+    """What happened to a partition that has lost its last sends. Later changes may have taken the same numbers."""
+    if had > number:
+        return f"it had send number {had:,}, now {number:,}"
+    return f"it has lost sends up to number {had:,}, and has used these numbers again"
+
+
 def number_of(epoch: str) -> int:
     """The number at the end of a partition's epoch."""
     return int(epoch.rpartition(".")[2] or 0)

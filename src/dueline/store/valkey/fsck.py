@@ -22,6 +22,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from ...engine.directory import config_key
 from ...engine.fence import GONE_KEEP_MS
 from ...engine.job import Partition
 from ...engine.topics import unpack_config
@@ -128,7 +129,8 @@ async def fsck(
 async def _is_used(client: StoreReader, prefix: str, partition: Partition) -> bool:
     """Whether the partition belongs to its topic, as a current or an old one (engine.partition_map). The config is read
     after the partition, because partitions may be added meanwhile."""
-    stored = await client.hash_field(directory_keys(prefix)[2], topic_name(partition.namespace, partition.topic))
+    key = config_key(partition.namespace, "" if partition.namespace_ids else partition.topic)
+    stored = await client.hash_field(directory_keys(prefix)[2], topic_name(*key))
     config = unpack_config(b"" if stored is None else stored[CONFIG_VERSION_BYTES:])
     return partition.number in config.map.numbers
 

@@ -7,7 +7,8 @@ All keys of a partition share one hash tag, so that a script touches only one sl
 
     m  hash   the partition itself: epoch, seq, pause, limits, duty, counters, interned policies, remembered calls,
               fences of schedules (lua/lib/fence.lua)
-    j  hash   id -> record (written by send, edit, replace, revive only)
+    j  hash   id -> record (written by send, edit, replace, revive only); with `namespace_ids` the empty id is
+              there if the partition is closed (lua/lib/closed.lua)
     r  hash   id -> run (from the first pull or end on)
     s  zset   send number + id -> time; live and not leased
     l  zset   send number + id -> lease deadline; expired leases stay until pulled or cleaned up

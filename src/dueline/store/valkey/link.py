@@ -45,6 +45,7 @@ __all__ = ["CONNECT_TIMEOUT_S", "Link", "LinkLost", "NotNow", "WrongKind"]
 
 REDIRECTIONS = 5
 BETWEEN_LOOKS_S = 0.05  # between two questions for the layout
+LEAST_REST_S = 0.01  # between two tries of a call, even if something has changed meanwhile
 ASKING = command(("ASKING",))
 
 
@@ -83,6 +84,7 @@ class Link:
         self._watchers: list[Callable[[], None]] = []
         self._watched: list[Endpoint | None] = []  # the owners that the watchers know
         self._stopped = False
+        self._recovery: asyncio.Future[None] | None = None  # what resting calls wait for
 
     async def start(self) -> None:
         """Allow calls again after `stop`. The first call connects."""
@@ -101,6 +103,20 @@ class Link:
     def watch(self, changed: Callable[[], None]) -> None:
         """Call `changed` whenever a slot has got another primary."""
         self._watchers.append(changed)
+
+    async def rest(self, seconds: float) -> None:
+        """The pause before a call is tried again. It ends when a new try may help: the layout has changed, a node is
+        connected again, or its replicas confirm again. So waiting calls go on together with the first that succeeds."""
+        await asyncio.sleep(min(seconds, LEAST_REST_S))
+        if seconds > LEAST_REST_S:
+            if self._recovery is None:
+                self._recovery = asyncio.get_running_loop().create_future()
+            await asyncio.wait([self._recovery], timeout=seconds - LEAST_REST_S)
+
+    def _recovered(self) -> None:
+        recovery, self._recovery = self._recovery, None
+        if recovery is not None:
+            recovery.set_result(None)
 
     async def call(self, key: str, *args: Any) -> Any:
         """One command on the primary of `key`. Raises LinkLost or NotNow, or the error of the call."""
@@ -159,7 +175,7 @@ class Link:
         return await self._node(endpoint).open()
 
     def moved(self, asked: Endpoint, error: MovedError) -> None:
-        """A node says who has a slot now. The layout is asked for too, because others may have moved with it."""
+        """A node names the new node of a slot. The layout is read again, because others may have moved with it."""
         if self._slots:
             self._slots[error.slot_id] = self._node(Endpoint(error.host or asked.host, error.port))
             self._moved = True
@@ -211,6 +227,7 @@ class Link:
             self._watched = owners
             for changed in self._watchers:
                 changed()
+            self._recovered()
 
     def _node(self, endpoint: Endpoint) -> Node:
         node = self._nodes.get(endpoint)
@@ -223,6 +240,7 @@ class Link:
                 self._primaries_only,
                 self.replication,
                 lambda: self._trip(Guard.NOT_REPLICATED, endpoint, f"no replica of {endpoint} confirms changes"),
+                self._recovered,
             )
         return node
 

@@ -123,7 +123,8 @@ class PipelinedConnection:
 
 class Node:
     """One address. `connection` is open and to a primary, or None. `trouble` is called when the node is silent, lost or
-    cannot be reached, `uncovered` when no replica has a change in time."""
+    cannot be reached, `uncovered` when no replica has a change in time, `recovered` when a connection is open, and when
+    replicas confirm again."""
 
     def __init__(
         self,
@@ -134,8 +135,10 @@ class Node:
         primary_only: bool = True,
         replication: Replication | None = None,
         uncovered: Callable[[], None] = lambda: None,
+        recovered: Callable[[], None] = lambda: None,
     ) -> None:
         self.endpoint = endpoint
+        self._recovered = recovered
         self.connection: PipelinedConnection | None = None
         self._connector = connector
         self._reply_timeout_s = reply_timeout_s
@@ -219,6 +222,7 @@ class Node:
             raise
         self._refused_at_s = None
         self.connection = connection
+        self._recovered()
         return connection
 
     async def _witness(self, connection: PipelinedConnection, replication: Replication) -> Witness:
@@ -228,7 +232,7 @@ class Node:
         def lost(_: PipelinedConnection) -> None:
             nonlocal alive
             alive = False
-            connection.lose(LinkLost("the connection beside it was lost", True))
+            connection.lose(LinkLost("the witness connection was lost", True))
 
         try:
             beside = PipelinedConnection(await self.open(), self._reply_timeout_s, self._trouble, lost)
@@ -241,7 +245,7 @@ class Node:
         if run_id(one) != run_id(other) or not alive:
             connection.lose(LinkLost("there is no witness", False))
             raise LinkLost("the address has just moved to another process", False)
-        return Witness(beside, replication, self._replicas, self._trouble, self._uncovered)
+        return Witness(beside, replication, self._replicas, self._trouble, self._uncovered, self._recovered)
 
     def _lost(self, connection: PipelinedConnection) -> None:
         if self.connection is connection:

@@ -24,13 +24,14 @@ from ...engine.job import Partition
 from ...engine.store import Code
 from . import codec
 from .calls import Calls, OtherData
-from .epochs import Known, number_of
+from .epochs import Known, number_of, sunk
 from .keys import partition_name
 
 OPEN, CONFIRM, CLOSING, CLOSED, NOT_CLOSED = range(1, 6)
 REPLACED, PENDING, OPENED, UNKNOWN, FOREIGN = range(5)  # states of lua/epochs.lua
 TRIES = 10
 STORED = (Code.CREATED, Code.REPLACED, Code.APPENDED)  # a reply with another code may have no send number
+NUMBERED = {"edit": (0, 3), "dead": (1, 4)}  # where the code is among how many numbers per job; the last is the version
 CHECKED = 100  # lost partitions that one health check looks at again
 
 Ask = Callable[[int, str], Awaitable[tuple[bool, str]]]
@@ -72,6 +73,19 @@ class Openings:
             return n, answer
         raise StoreDown("the partition keeps being opened and retired; nothing was done")
 
+    async def change(
+        self, name: str, partition: Partition, numbers: bytes, blob: bytes, slot: str = ""
+    ) -> tuple[list[int], bytes]:
+        """A call of edit.lua or dead.lua, which take send numbers. They are not refused, but leave a mark where sends
+        are missing, so that the number that they take does not hide it from the next send."""
+        known = self._epochs.known(partition)
+        carried = "" if known is None else self._epochs.carried(known)
+        now_ms, _, n, answer = await self._calls.change(name, partition, numbers, blob, slot, carried=carried)
+        code, width = NUMBERED[name]
+        seen = [number for one, number in zip(n[code::width], n[width - 1 :: width], strict=True) if one == Code.OK]
+        self._epochs.saw(partition, max(seen, default=0), now_ms)
+        return n, answer
+
     async def check(self) -> None:
         """A health check: the store (`Calls.check`), and whether lost data is back or its loss accepted. Raises
         WrongStore or StoreReplaced."""
@@ -99,7 +113,9 @@ class Openings:
         name, epoch = partition_name(partition), ""
         while True:
             if found.epoch.startswith("!"):
-                raise self._epochs.lost(partition, _sunk(max(found.had, highest), found.number))
+                raise self._epochs.lost(
+                    partition, sunk(found.had if highest <= found.number else max(found.had, highest), found.number)
+                )
             before = epoch
             texts = (name, found.epoch, "" if known is None else known.epoch)
             state, epoch = await self._calls.epoch_call(OPEN, [highest], *texts)
@@ -162,10 +178,6 @@ class Openings:
             if topic_too:
                 raise
         return False
-
-
-def _sunk(had: int, number: int) -> str:
-    return f"it had send number {had:,}, now {number:,}"
 
 
 def _gone(known: Known | None) -> str:

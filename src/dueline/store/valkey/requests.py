@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...engine.fence import Fence
+from ...engine.job import Partition
 from ...engine.limits import MAX_ERROR_BYTES
-from ...engine.store import Edit, Extend, Outcome, Ref, Release
+from ...engine.store import Control, Edit, Extend, Outcome, Ref, Release
 from .codec import CODES, REASON_NUMBER, checksum, pack_id, pack_numbers, pack_policy, pack_tags, token_bytes, unpack_id
 
 Encoded = tuple[bytes, bytes]
@@ -136,3 +137,12 @@ def _error(error: str | None) -> bytes:
 def edges(edges_ms: Sequence[int], from_now: bool) -> bytes:
     """stats.lua"""
     return pack_numbers([int(from_now), *edges_ms] if edges_ms else [])
+
+
+def control(partition: Partition, control: Control) -> list[float]:
+    """The numbers of control.lua for new settings."""
+    if partition.namespace_ids and not partition.topic:
+        return [6, control.policy_version or 0, int(bool(control.closed))]
+    closed = None if control.closed is None else int(control.closed)
+    values = (control.pause_until_ms, control.max_in_flight, control.policy_version, control.rate_per_s, closed)
+    return [1, *(-1 if value is None else value for value in values)]

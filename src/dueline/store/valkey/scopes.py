@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import msgspec
 
+from ...engine.directory import config_key
 from ...engine.job import Partition
 from ...engine.topics import unpack_config
 from .keys import meta_key
@@ -24,7 +25,7 @@ PAGE = 100
 
 class Clash(msgspec.Struct, frozen=True):
     """A topic that conflicts with the configured scope of its namespace. It has jobs under the keys of the other scope,
-    or more than one partition (`partitions` > 1), which `namespace_ids` does not allow. `namespace_ids`: the configured
+    or partitions of its own (`partitions` > 1), which `namespace_ids` does not allow. `namespace_ids`: the configured
     scope."""
 
     namespace: str
@@ -61,14 +62,17 @@ async def _stored(store: ValkeyStore) -> frozenset[str]:
 async def _clash(store: ValkeyStore, namespace: str, namespace_ids: bool) -> Clash | None:
     """The conflict with this scope, if any. Topics that are not in the directory have no jobs."""
     after = ""
+    shared = await store.directory.topic(*config_key(namespace, ""))
+    used = (unpack_config(b"" if shared is None else shared.config)).map.numbers
     while True:
         entries = await store.directory.topics(namespace, after, PAGE)
         for entry in entries:
             partitions = unpack_config(entry.config).map.count
-            if (namespace_ids and partitions > 1) or await _holds(
-                store, Partition(namespace, entry.topic, 0, not namespace_ids)
-            ):
-                return Clash(namespace, entry.topic, partitions, namespace_ids)
+            if namespace_ids and partitions > 1:
+                return Clash(namespace, entry.topic, partitions, True)
+            for number in [0] if namespace_ids else used:
+                if await _holds(store, Partition(namespace, entry.topic, number, not namespace_ids)):
+                    return Clash(namespace, entry.topic, partitions, namespace_ids)
         if len(entries) < PAGE:
             return None
         after = entries[-1].topic

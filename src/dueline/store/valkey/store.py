@@ -347,7 +347,7 @@ class ValkeyStore:
         return await self._joined("edit", partition, 0, self._edit).call(items)
 
     async def _edit(self, partition: Partition, items: list[Edit], variant: int, slot: str) -> list[Outcome]:
-        _, _, n, _ = await self._calls.change("edit", partition, *requests.edits(items), slot)
+        n, _ = await self._openings.change("edit", partition, *requests.edits(items), slot)
         return [Outcome(codec.CODES[n[i]], n[i + 1], version=n[i + 2]) for i in range(0, len(n), 3)]
 
     async def read(self, partition: Partition, ids: Sequence[str], body: bool = True) -> list[Job | None]:
@@ -396,9 +396,7 @@ class ValkeyStore:
         return bool(n[0]), found.decode()
 
     async def control(self, partition: Partition, control: Control) -> None:
-        closed = None if control.closed is None else int(control.closed)
-        values = (control.pause_until_ms, control.max_in_flight, control.policy_version, control.rate_per_s, closed)
-        await self._control(partition, 1, *(-1 if value is None else value for value in values))
+        await self._control(partition, *requests.control(partition, control))
 
     async def agenda_noted(self, partition: Partition, at_ms: int) -> None:
         await self._control(partition, 2, at_ms)
@@ -429,7 +427,8 @@ class ValkeyStore:
         parts = [ids[i : i + 500] for i in range(0, len(ids), 500)] if ids is not None else [[]]
         for part in parts:
             encoded = requests.dead(what, part, 0 if ids is not None else min(limit, 500), delay, most)
-            results += requests.dead_outcomes(*await self._changed("dead", partition, *encoded))
+            async with self._alone("dead", partition):
+                results += requests.dead_outcomes(*await self._openings.change("dead", partition, *encoded))
         return results
 
     async def revive(self, partition: Partition, revive: Revive) -> list[tuple[str, Outcome]]:

@@ -78,9 +78,9 @@ class Sentinels:
         # The second answer changes only when a failover is over, but it has the epoch.
         commands = (("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._service), ("SENTINEL", "MASTER", self._service))
         answers, errors = await _ask(self._connector, self._endpoints, commands, _sentinel_answer)
-        told = [(epoch, primary) for epoch, primary in answers if primary is not None]
-        if told:
-            return (Range(0, SLOTS - 1, max(told, key=lambda one: one[0])[1]),)
+        named = [(epoch, primary) for epoch, primary in answers if primary is not None]
+        if named:
+            return (Range(0, SLOTS - 1, max(named, key=lambda one: one[0])[1]),)
         if answers:
             raise LinkLost(f'the sentinels do not know the service "{self._service}"', False)
         raise _lost("no sentinel answers", errors)

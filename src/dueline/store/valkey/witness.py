@@ -37,7 +37,7 @@ class Replication(msgspec.Struct):
 
 class Witness:
     """The witness of one connection. `connection` is to the same process. `suspect` is called when fewer replicas have
-    a marker than should, `uncovered` when none has it in time."""
+    a marker than should, `uncovered` when none has it in time, `recovered` when they have one again."""
 
     def __init__(
         self,
@@ -46,7 +46,10 @@ class Witness:
         count: ReplicaCount,
         suspect: Callable[[], None],
         uncovered: Callable[[], None] = lambda: None,
+        recovered: Callable[[], None] = lambda: None,
     ) -> None:
+        self._recovered = recovered
+        self._failing = False
         self._connection = connection
         self._replication = replication
         self._count = count
@@ -73,6 +76,9 @@ class Witness:
                     future.set_result(None)
                 elif not future.done():
                     future.set_exception(LinkLost(error or "", True))
+            if self._failing and error is None:
+                self._recovered()
+            self._failing = error is not None
         self._task = None
 
     async def _failure(self, key: str, answers: int) -> str | None:

@@ -43,7 +43,7 @@ local function open_partition()
   put(set, 'seq', '0')
   if permanent then
     -- Permanent entries: if a key became empty while its slot is being moved, the next access would fail half-way.
-    redis.call('HSET', j, '', '')
+    redis.call('HSETNX', j, '', '') -- it may say that the partition is closed (lib/closed)
     redis.call('HSET', r, '', '')
     redis.call('HSET', g, '', '')
     redis.call('ZADD', k, 0, '') -- score 0: reading by name needs equal scores

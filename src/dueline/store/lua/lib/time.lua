@@ -1,5 +1,5 @@
 -- time: read the clock once per call, and compare it with the time that the caller expects. Reads ARGV[2], which for
--- sends also has the data that the caller expects (lib/epoch).
+-- changes that take a send number also has the data that the caller expects (lib/epoch, lib/lost).
 local LAST = 253402300799999
 local now, start -- rounded down, to judge what has passed; rounded up, for times that begin now
 if ARGV[1] ~= '' then

@@ -1,0 +1,36 @@
+"""The HTTP status of each error code of the native API. Server and client share it. No I/O."""
+
+from __future__ import annotations
+
+STATUS: dict[str, int] = {
+    "bad_json": 400,
+    "unknown_field": 400,
+    "missing_field": 400,
+    "invalid_field": 400,
+    "too_many_items": 400,
+    "unauthorized": 401,
+    "forbidden": 403,
+    "egress_refused": 403,
+    "not_found": 404,
+    "no_route": 404,
+    "method_not_allowed": 405,
+    "conflict": 409,
+    "id_exists": 409,
+    "version_mismatch": 409,
+    "lease_lost": 409,
+    "job_leased": 409,
+    "already_done": 409,
+    "topic_not_empty": 409,
+    "expanding": 409,
+    "too_many_tokens": 409,
+    "body_too_large": 413,
+    "unsupported_media_type": 415,
+    "rate_limited": 429,
+    "internal": 500,
+    "unknown_outcome": 503,
+    "store_down": 503,
+    "store_replaced": 503,
+    "loading": 503,
+    "draining": 503,
+    "store_full": 507,
+}
