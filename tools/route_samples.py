@@ -83,6 +83,7 @@ SAMPLES: dict[str, Sample] = {
     "forecast": Sample("GET", "/v1/forecast?edges_ms=1,2", Names.ALL),
     "topic_forecast": Sample("GET", T + "/forecast?edges_ms=1,2"),
     "charts": Sample("GET", "/v1/charts?hours=1", Names.ALL),
+    "list_groups": Sample("GET", T + "/groups"),
     "list_dead": Sample("GET", T + "/dead"),
     "revive": Sample("POST", T + "/dead/revive", body={"ids": ["none"]}),
     "purge": Sample("POST", T + "/dead/purge", body={"ids": ["none"]}),

@@ -10,7 +10,7 @@ from dueline.store.valkey.keys import LETTERS
 from dueline.store.valkey.scripts import OPERATIONS, load_scripts, source_of
 
 LUA = Path(__file__).parents[2] / "src" / "dueline" / "store" / "lua"
-READING = {"read", "list", "stats", "held"}
+READING = {"read", "list", "stats", "held", "groups"}
 REFUSED_WHEN_FULL = {"send", "append", "edit", "single_send"}
 OWN_KEYS = {
     "directory": "topics seen config agenda",

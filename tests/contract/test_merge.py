@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from dueline.engine.job import BodyKind, Item, State
+from dueline.engine.open_groups import OpenGroup
 from dueline.engine.store import Code, Merge, MergeUpdate, OnConflict, SendOutcome, Spare
 from tests.kit.store import StoreKit, item
 
@@ -336,3 +337,46 @@ async def test_a_full_group_that_waits_takes_no_more_and_keeps_its_time(kit: Sto
         "heavy": ["3"],
         "next": ["a long one"],
     }
+
+
+async def open_groups(kit: StoreKit, limit: int = 50) -> list[OpenGroup]:
+    found: list[OpenGroup] = []
+    cursor: bytes | None = b""
+    while cursor is not None:
+        page = await kit.store.groups(kit.partition, cursor, limit)
+        assert len(page.groups) <= limit
+        found += page.groups
+        cursor = page.cursor
+    return found
+
+
+async def test_open_groups_show_how_full_they_are(kit: StoreKit) -> None:
+    start_ms = kit.clock.now_ms
+    await put(kit, "1", group="g", quiet_ms=100, max_items=9)
+    await kit.advance(10)
+    await put(kit, "22", quiet_ms=100)
+    await kit.send_many([item("plain", tags=("key",))])
+    group = OpenGroup("g", "key", 2, 9, 3, start_ms + 110, start_ms, start_ms + 10)
+    assert await open_groups(kit) == [group]
+    await kit.advance(100)
+    assert await open_groups(kit) == [group]  # due, and still open
+    await kit.pull()
+    assert await open_groups(kit) == []
+
+
+async def test_closed_groups_are_not_open(kit: StoreKit) -> None:
+    await put(kit, "1", "full", group="a", delay_ms=500, max_items=1)
+    await put(kit, "1", "cancelled", group="b", delay_ms=500)
+    await kit.cancel("b")
+    await put(kit, "1", "expired", group="c", ttl_ms=10)
+    await put(kit, "1", "open", group="d", delay_ms=500)
+    await kit.advance(20)
+    assert [group.id for group in await open_groups(kit)] == ["d"]
+
+
+async def test_open_groups_come_in_pages(kit: StoreKit) -> None:
+    keys = [f"key-{number:04}" for number in range(230)]
+    await kit.send_many([merging("1", key, group=key, delay_ms=500) for key in keys])
+    assert [group.key for group in await open_groups(kit, 500)] == keys
+    assert [group.key for group in await open_groups(kit, 7)] == keys
+    assert await open_groups(kit, 230) == await open_groups(kit, 50)

@@ -45,6 +45,7 @@ list_namespaces                 read    header or cookie
 forecast                        read    header or cookie
 topic_forecast                  read    header or cookie
 charts                          read    header or cookie
+list_groups                     read    header or cookie
 list_dead                       read    header or cookie
 revive                          manage  header or cookie
 purge                           manage  header or cookie

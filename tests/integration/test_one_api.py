@@ -158,6 +158,8 @@ CALLS: dict[str, calls.Call[Any]] = {
     "forecast of a topic": overview_calls.forecast([1, 4_000_000_000_000], "p"),
     "forecast of no topic": overview_calls.forecast([1, 2], "nothing"),
     "forecast backwards": overview_calls.forecast([2, 1]),
+    "groups": overview_calls.groups("t"),
+    "groups with a wrong cursor": overview_calls.groups("t", "%%"),
     "charts of a week": overview_calls.charts(168),
     "pause": calls.pause("p"),
     "resume": calls.resume("p"),

@@ -59,6 +59,7 @@ def page() -> str:
         r.Forecast,
         r.Charts,
         r.Series,
+        r.OpenGroup,
         r.Schedule,
         r.Token,
         r.SecretToken,

@@ -22,6 +22,8 @@ from .access_answers import Token as Token
 from .access_answers import TokenPage as TokenPage
 from .overview_answers import Charts as Charts
 from .overview_answers import Forecast as Forecast
+from .overview_answers import GroupPage as GroupPage
+from .overview_answers import OpenGroup as OpenGroup
 from .overview_answers import Series as Series
 from .overview_answers import TopicForecast as TopicForecast
 from .payload import Payload

@@ -130,6 +130,8 @@ OPERATIONS: tuple[Operation, ...] = (
               "How many jobs of a topic fall due when", (a.Forecast,), query=vr.GetForecast, errors=("not_found",)),
     Operation("GET", "/v1/charts", "charts", Right.READ, OVERVIEW, "What happened in the last hours, by minute",
               (a.Charts,), query=vr.GetCharts),
+    Operation("GET", T + "/groups", "list_groups", Right.READ, OVERVIEW, "List the merge groups that are filling up",
+              (a.GroupPage,), query=vr.ListGroups),
     Operation("GET", T + "/dead", "list_dead", Right.READ, DEAD, "List dead jobs", (a.DeadPage,), query=r.ListDead),
     Operation("POST", T + "/dead/revive", "revive", Right.MANAGE, DEAD, "Revive dead jobs",
               (Many((REVIVED,)), BULK_REVIVED), r.ReviveJobs, errors=("not_found", "already_done", "store_full"),

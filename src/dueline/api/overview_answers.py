@@ -1,4 +1,4 @@
-"""The answers that show what happens: forecast, charts. No I/O."""
+"""The answers that show what happens: forecast, charts, open groups. No I/O."""
 
 from __future__ import annotations
 
@@ -54,3 +54,25 @@ class Charts(msgspec.Struct, frozen=True):
     step_ms: int
     from_ms: int
     series: Series
+
+
+class OpenGroup(msgspec.Struct, frozen=True):
+    """A merge group that is filling up: later sends of its key join it. `id` is that of its job. `bytes`: of all
+    items. `quiet_ms`: of the topic's policy; a send may name another one."""
+
+    merge_key: str
+    id: str
+    items_count: int
+    max_items: int
+    bytes: int
+    due_at_ms: int
+    quiet_ms: int | None
+    created_at_ms: int
+    updated_at_ms: int
+
+
+class GroupPage(msgspec.Struct, frozen=True):
+    """One page of open groups. Even an empty page may have a cursor; null = this is the last page."""
+
+    groups: tuple[OpenGroup, ...]
+    next_cursor: str | None = None

@@ -1,4 +1,4 @@
-"""The queries of the calls that show what happens: forecast, charts. No I/O."""
+"""The queries of the calls that show what happens: forecast, charts, open groups. No I/O."""
 
 from __future__ import annotations
 
@@ -28,3 +28,10 @@ class GetCharts(Request, frozen=True, kw_only=True):
     """The query of the charts."""
 
     hours: Annotated[int, Meta(ge=1, le=24, description="How far back.")] = 24
+
+
+class ListGroups(Request, frozen=True, kw_only=True):
+    """The query of the open merge groups."""
+
+    cursor: str | None = None
+    limit: Annotated[int, Meta(ge=1, le=500)] = 50

@@ -6,7 +6,7 @@
     lists           list_jobs dead                                                                      iterators
     topics, push targets, the server                                                                    see `topic_api`
     schedules, access tokens                                                  see `schedule_api`, see `token_api`
-    forecast charts                                                           see `overview_api`
+    forecast charts groups                                                    see `overview_api`
 
 A duration is a text such as "30m", a number of seconds, or a timedelta. A moment is an aware datetime or an RFC 3339
 text (`times`).

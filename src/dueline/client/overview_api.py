@@ -1,6 +1,6 @@
 """The client methods that show what happens. No I/O.
 
-forecast charts
+forecast charts groups
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from ..api import answers as r
 from . import overview_calls as calls
 from .calls import Call
-from .method import method
+from .method import Pages, method, pages
 from .times import Moment, moment_ms
 
 
@@ -28,3 +28,12 @@ class OverviewApi:
     def charts(self, hours: int = 24) -> Call[r.Charts]:
         """What happened in the namespace in the last hours (1 to 24), minute by minute, on all servers."""
         return calls.charts(hours)
+
+    @pages
+    def groups(self, topic: str, page: int = 500) -> Pages[r.OpenGroup]:
+        """The merge groups of a topic that are filling up."""
+        return Pages(lambda cursor: calls.groups(topic, cursor, page), _groups)
+
+
+def _groups(page: r.GroupPage) -> Sequence[r.OpenGroup]:
+    return page.groups

@@ -19,3 +19,8 @@ def forecast(edges_ms: Sequence[int], topic: str | None = None) -> Call[r.Foreca
 
 def charts(hours: int = 24) -> Call[r.Charts]:
     return Call("charts", r.Charts, (), vr.GetCharts(hours=hours))
+
+
+def groups(topic: str, cursor: str | None = None, limit: int | None = None) -> Call[r.GroupPage]:
+    query = vr.ListGroups(cursor=cursor) if limit is None else vr.ListGroups(cursor=cursor, limit=limit)
+    return Call("list_groups", r.GroupPage, (topic,), query)

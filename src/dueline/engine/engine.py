@@ -34,6 +34,7 @@ from .job_calls import JobCalls
 from .limits import Limits, check_name
 from .metrics import EngineMetrics
 from .on_dead import ON_DEAD_TARGET, ON_DEAD_TOPIC, roomy
+from .open_groups import GroupPage
 from .push_control import PushControl
 from .push_target import PushTarget, PushTopic
 from .registrar import IDLE_MS, Registrar
@@ -300,6 +301,15 @@ class Engine:
     async def list(self, namespace: str, topic: str, query: Query) -> Page:
         """List jobs. Query.cursor and Page.cursor are the engine's own (partition + the store's cursor)."""
         return await self._jobs.list(await self._topic(namespace, topic), query)
+
+    async def groups(self, namespace: str, topic: str, cursor: bytes, limit: int) -> GroupPage:
+        """Open merge groups. Cursors are the engine's own, as for `list`."""
+        return await self._jobs.groups(await self._topic(namespace, topic), cursor, limit)
+
+    async def quiet_ms(self, namespace: str, topic: str) -> int | None:
+        """The quiet time of merge groups in the topic's policy."""
+        merge = (await self._topic(namespace, topic)).config.policy.merge
+        return None if merge is None else merge.quiet_ms
 
     # -- topics
 

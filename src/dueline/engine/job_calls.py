@@ -16,9 +16,23 @@ from .fan_out import over_partitions
 from .job import ENDED, Job, Partition, State
 from .limits import check_name
 from .metrics import Word, succeeded
+from .open_groups import GroupPage, OpenGroup
 from .patching import changes_policy, edit_of, patched_policy
 from .replies import refusal
-from .store import Code, Edit, Extend, Outcome, Page, Purge, Query, Ref, Release, Revive, Spare, Store
+from .store import (
+    Code,
+    Edit,
+    Extend,
+    Outcome,
+    Page,
+    Purge,
+    Query,
+    Ref,
+    Release,
+    Revive,
+    Spare,
+    Store,
+)
 from .topics import Topic, Topics
 
 EDIT_TRIES = 10
@@ -212,6 +226,24 @@ class JobCalls:
             if page.cursor is not None or len(jobs) >= query.limit:
                 break
         return Page(jobs, _pack_cursor(partitions[place].number, cursor), now_ms)
+
+    async def groups(self, topic: Topic, cursor: bytes, limit: int) -> GroupPage:
+        """One page of open merge groups, partition by partition, with the same kind of cursor as `list`."""
+        within(limit, 1, 500, "limit")
+        place, cursor = _unpack_cursor(cursor, [partition.number for partition in topic.partitions])
+        groups: list[OpenGroup] = []
+        for _ in range(LIST_CALLS):
+            page = await self._store.groups(topic.partitions[place], cursor, limit - len(groups))
+            groups += page.groups
+            if page.cursor is not None:
+                cursor = page.cursor
+            elif place + 1 < len(topic.partitions):
+                place, cursor = place + 1, b""
+            else:
+                return GroupPage(groups, None)
+            if page.cursor is not None or len(groups) >= limit:
+                break
+        return GroupPage(groups, _pack_cursor(topic.partitions[place].number, cursor))
 
 
 def _pack_cursor(partition: int, cursor: bytes) -> bytes:

@@ -35,6 +35,7 @@ from .chart_store import ChartStore
 from .directory import Directory, TopicChange
 from .fence import Fence, Occurrence
 from .job import BodyKind, Job, LeasedJob, Partition, Reason, State
+from .open_groups import GroupPage
 from .policy import JobPolicy
 from .push_log import PushLog
 from .token_store import TokenStore
@@ -390,6 +391,10 @@ class Store(Protocol):
     async def edit(self, partition: Partition, items: Sequence[Edit]) -> list[Outcome]: ...
     async def read(self, partition: Partition, ids: Sequence[str], body: bool = True) -> list[Job | None]: ...
     async def list(self, partition: Partition, query: Query) -> Page: ...
+    async def groups(self, partition: Partition, cursor: bytes, limit: int) -> GroupPage:
+        """Open merge groups, by the size of their key, then by key. Their items are not read."""
+        ...
+
     async def held(self, partition: Partition, limit: int) -> frozenset[str] | None:
         """The ids of all jobs in a partition, in any state, even if only their clean-up is missing. None: more than so
         many. With `namespace_ids`: of all topics."""

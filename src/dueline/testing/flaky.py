@@ -23,6 +23,7 @@ from ..engine.directory import Directory
 from ..engine.errors import StoreDown, UnknownOutcome
 from ..engine.fence import Fence
 from ..engine.job import Job, Partition
+from ..engine.open_groups import GroupPage
 from ..engine.push_log import PushLog
 from ..engine.store import (
     CleanOutcome,
@@ -189,6 +190,9 @@ class FlakyStore:
 
     async def watch_topics(self) -> None:
         await self.inner.watch_topics()
+
+    async def groups(self, partition: Partition, cursor: bytes, limit: int) -> GroupPage:
+        return await self._through(lambda: self.inner.groups(partition, cursor, limit))
 
     async def held(self, partition: Partition, limit: int) -> frozenset[str] | None:
         return await self._through(lambda: self.inner.held(partition, limit))

@@ -94,6 +94,7 @@ def test_no_limit_of_attempts_is_said_as_null_and_not_left_out() -> None:
         (overview_calls.forecast([5, 70]), ("GET", "/v1/forecast?edges_ms=5%2C70", None)),
         (overview_calls.forecast([5, 70], "t"), ("GET", "/v1/topics/t/forecast?edges_ms=5%2C70", None)),
         (overview_calls.charts(3), ("GET", "/v1/charts?hours=3", None)),
+        (overview_calls.groups("t", "c", 9), ("GET", "/v1/topics/t/groups?cursor=c&limit=9", None)),
         (calls.topics("c&=", 9), ("GET", "/v1/topics?cursor=c%26%3D&limit=9", None)),
         (calls.list_jobs("t", state="dead", body=True), ("GET", "/v1/topics/t/jobs?state=dead&body=1", None)),
         (calls.set_topic("t", {"lease_ms": 1}), ("PUT", "/v1/topics/t", {"lease_ms": 1})),

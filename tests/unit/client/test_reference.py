@@ -19,7 +19,7 @@ def test_the_methods_are_those_that_were_meant_to_be_and_each_says_what_it_does(
         "preview_schedule",
         *("run_schedule", "pause_schedule", "resume_schedule"),
         *("create_token", "tokens", "token", "rotate_token", "revoke_token"),
-        *("forecast", "charts"),
+        *("forecast", "charts", "groups"),
         *("info", "ready", "audit"),
     }
     found = {name: next(vars(kind)[name] for kind in Api.__mro__ if name in vars(kind)) for name in names}

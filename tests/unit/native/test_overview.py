@@ -1,4 +1,4 @@
-"""The calls that show what happens: forecast, charts."""
+"""The calls that show what happens: forecast, charts, open groups."""
 
 from __future__ import annotations
 
@@ -46,3 +46,27 @@ def test_charts_of_the_last_hours(api: Api) -> None:
     assert found["series"] == {name: [None] * 120 for name in names}
     for wrong in ("0", "25", "a"):
         assert_error(api.get(f"/v1/charts?hours={wrong}"), 400, "invalid_field", "hours")
+
+
+def test_open_groups(api: Api) -> None:
+    api.raw("PUT", "/v1/topics/t", b'{"merge":{"quiet_ms":5000}}')
+    for number in range(3):
+        api.post("/v1/topics/t/jobs", {"body": number, "merge": {"key": f"k{number}"}})
+    first = api.get("/v1/topics/t/groups?limit=2").json
+    assert [group["merge_key"] for group in first["groups"]] == ["k0", "k1"]
+    last = api.get(f"/v1/topics/t/groups?limit=2&cursor={first['next_cursor']}").json
+    assert last["next_cursor"] is None
+    [group] = last["groups"]
+    assert group.pop("id")
+    assert group == {
+        "merge_key": "k2",
+        "items_count": 1,
+        "max_items": 1000,
+        "bytes": 1,
+        "due_at_ms": START_MS + 5000,
+        "quiet_ms": 5000,
+        "created_at_ms": START_MS,
+        "updated_at_ms": START_MS,
+    }
+    assert api.get("/v1/topics/nothing/groups") == (200, {"groups": [], "next_cursor": None})
+    assert_error(api.get("/v1/topics/t/groups?cursor=AAAA"), 400, "invalid_field", "cursor")

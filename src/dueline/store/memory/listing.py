@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 
 from ...engine.job import State
+from ...engine.open_groups import GroupPage, OpenGroup
 from ...engine.store import Page, Query
 from .partitions import PartitionState
 from .records import Record, Status, job_of
@@ -50,3 +51,19 @@ def _matches(query: Query, record: Record, status: Status) -> bool:
         and (query.due_after_ms is None or record.due_at_ms >= query.due_after_ms)
         and (query.due_before_ms is None or record.due_at_ms < query.due_before_ms)
     )
+
+
+def group_page(state: PartitionState, cursor: bytes, limit: int, now_ms: int) -> GroupPage:
+    """Up to `limit` open merge groups after the cursor."""
+    found: list[tuple[bytes, OpenGroup]] = []
+    for record, status in state.jobs(now_ms):
+        group = record.group
+        if group is None or not group.open or not status.live:
+            continue
+        key = group.key.encode()
+        numbers = (len(group.items), group.max_items, group.bytes)
+        shown = OpenGroup(record.id, group.key, *numbers, record.due_at_ms, record.created_at_ms, record.updated_at_ms)
+        found.append((len(key).to_bytes(2, "big") + key, shown))
+    after = [one for one in sorted(found, key=lambda one: one[0]) if not cursor or one[0] > cursor]
+    page = after[:limit]
+    return GroupPage([group for _, group in page], page[-1][0] if len(after) > len(page) else None)

@@ -20,6 +20,7 @@ from ...engine.directory import TopicChange
 from ...engine.fence import Fence
 from ...engine.job import BodyKind, Job, LeasedJob, Partition, Reason, State
 from ...engine.limits import PULL_BYTES
+from ...engine.open_groups import GroupPage
 from ...engine.store import (
     CleanOutcome,
     Code,
@@ -50,7 +51,7 @@ from .charts import MemoryCharts
 from .counts import count
 from .directory import MemoryDirectory
 from .edits import edited
-from .listing import list_page
+from .listing import group_page, list_page
 from .partitions import PartitionState, RecordSet
 from .push_log import MemoryPushLog
 from .records import Group, Record, Status, due_ms, is_overdue, job_of, judged, leased_job_of
@@ -349,6 +350,9 @@ class MemoryStore:
 
     async def list(self, partition: Partition, query: Query) -> Page:
         return list_page(self._state(partition), query, self._clock())
+
+    async def groups(self, partition: Partition, cursor: bytes, limit: int) -> GroupPage:
+        return group_page(self._state(partition), cursor, limit, self._clock())
 
     async def held(self, partition: Partition, limit: int) -> frozenset[str] | None:
         ids = frozenset(self._state(partition).record_set.records)

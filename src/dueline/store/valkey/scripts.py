@@ -40,6 +40,7 @@ OPERATIONS = (
     "held",
     "fence",
     "charts",
+    "groups",
 )
 _INCLUDE = re.compile(r"^-- include (\w+)$", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)

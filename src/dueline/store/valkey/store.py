@@ -23,6 +23,7 @@ from ...engine.guards import GuardWatch
 from ...engine.job import Job, Partition, Reason, State
 from ...engine.limits import PULL_BYTES, Limits
 from ...engine.namespace_queue import NamespaceQueue
+from ...engine.open_groups import GroupPage
 from ...engine.store import (
     CleanOutcome,
     Control,
@@ -43,7 +44,7 @@ from ...engine.store import (
     Spare,
     Stats,
 )
-from . import appends, codec, requests
+from . import appends, codec, reads, requests
 from .audit_log import ValkeyAuditLog
 from .batching import Batcher, together
 from .calls import Calls, WrongStore
@@ -370,18 +371,10 @@ class ValkeyStore:
             for _ in range(CLEAN_STEPS):  # record deaths by time first, so that the index includes them
                 if not (await self.clean(partition)).more:
                     break
-        tag, key = (query.tag or "").encode(), (query.merge_key or "").encode()
-        key_size = -1 if query.merge_key is None else len(key)
-        state = 0 if query.state is None else codec.STATE_NUMBER[query.state]
-        after = -1 if query.due_after_ms is None else query.due_after_ms
-        before = -1 if query.due_before_ms is None else query.due_before_ms
-        sizes = (len(tag), key_size, len(query.cursor))
-        numbers = [state, query.limit, int(query.body), after, before, *sizes, int(query.newest)]
-        now_ms, n, blob = await self._calls.look(
-            "list", partition, codec.pack_numbers(numbers), tag + key + query.cursor
-        )
-        jobs = codec.decode_shown(n[1:], blob, partition.topic, n[0])
-        return Page([job for job in jobs if job is not None], blob[: n[0]] or None, now_ms)
+        return await reads.page_of_jobs(self._calls, partition, query)
+
+    async def groups(self, partition: Partition, cursor: bytes, limit: int) -> GroupPage:
+        return await reads.page_of_groups(self._calls, partition, cursor, limit)
 
     async def held(self, partition: Partition, limit: int) -> frozenset[str] | None:
         _, n, blob = await self._calls.look("held", partition, codec.pack_numbers([limit]))
