@@ -110,6 +110,7 @@ SAMPLES: dict[str, Sample] = {
     "revoke_token": Sample("DELETE", A, Names.ALL),
     "list_audit": Sample("GET", "/v1/audit", Names.ALL),
     "info": Sample("GET", "/v1/info", Names.NOTHING),
+    "events": Sample("GET", "/v1/events?topic={topic}&wait_ms=0"),
     "camellia_send_msg": Sample("POST", C + "sendMsg", form={**MSG, "msg": "x", "delayMillis": "3600000"}),
     "camellia_pull_msg": Sample("POST", C + "pullMsg", form={"topic": "{topic}"}),
     "camellia_long_polling_msg": Sample(

@@ -20,6 +20,7 @@ OWN_KEYS = {
     "single_send": "m j r s",
     "tokens": "records changes ends confirmed seen",
     "epochs": "meta epochs closed",
+    "events": "stream state members",
 }
 
 

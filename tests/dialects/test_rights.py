@@ -69,6 +69,7 @@ list_tokens                     admin   header or cookie
 get_token                       admin   header or cookie
 rotate_token                    admin   header or cookie
 revoke_token                    admin   header or cookie
+events                          read    header or cookie
 list_audit                      admin   header or cookie
 info                            read    header or cookie
 

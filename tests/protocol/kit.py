@@ -7,7 +7,7 @@ import contextlib
 import json
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +28,30 @@ from ..kit.raw_http import Answer, RawClient, connect
 OK = b"GET /echo HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
+class Pieces:
+    """A body of so many pieces of 100 kB, each after `Probe.release` is set."""
+
+    def __init__(self, probe: Probe, count: int) -> None:
+        self._probe = probe
+        self._count = count
+        self.taken = 0
+        probe.streams.append(self)
+
+    async def pieces(self) -> AsyncGenerator[bytes]:
+        try:
+            for number in range(self._count):
+                self._probe.parked.set()
+                await self._probe.release.wait()
+                self.taken += 1
+                yield b"%d" % (number % 10) * 100_000
+        except asyncio.CancelledError:
+            self._probe.cancelled.set()
+            raise
+
+    def close(self) -> None:
+        self._probe.undelivered.set()
+
+
 @dataclass(eq=False)
 class Probe:
     """A dialect that shows what arrives. Events say what happened, so that tests wait on signals."""
@@ -40,6 +64,7 @@ class Probe:
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
     undelivered: asyncio.Event = field(default_factory=asyncio.Event)
     release: asyncio.Event = field(default_factory=asyncio.Event)
+    streams: list[Pieces] = field(default_factory=list)
 
     def routes(self) -> list[Route]:
         return [
@@ -49,6 +74,7 @@ class Probe:
             Route("GET", "/park", self.park, "park", *PUBLIC, parks=True),
             Route("*", "/own", self.echo, "own", Right.SEND, TokenPlace.ANYWHERE, taskless=self.taskless),
             Route("GET", "/own/park", self.park, "own_park", Right.PULL, TokenPlace.HEADER, parks=True),
+            Route("GET", "/pieces", self.stream, "pieces", Right.READ, TokenPlace.HEADER, parks=True),
             Route("GET", "/hold", self.hold, "hold", *PUBLIC, taskless=self.taskless),
             Route("GET", "/big", self.big, "big", *PUBLIC, taskless=self.taskless),
             Route("GET", "/page", self.page, "page", *PUBLIC, taskless=self.taskless),
@@ -74,6 +100,9 @@ class Probe:
             "body": request.body.decode("latin-1"),
         }
         return Response(200, json.dumps(shown).encode())
+
+    async def stream(self, request: Request) -> Response:
+        return Response(200, content_type="text/plain", stream=Pieces(self, int(request.query or 3)))
 
     async def park(self, request: Request) -> Response:
         self.seen.append(request)

@@ -20,6 +20,8 @@ from .access_answers import AuditPage as AuditPage
 from .access_answers import SecretToken as SecretToken
 from .access_answers import Token as Token
 from .access_answers import TokenPage as TokenPage
+from .live_answers import Event as Event
+from .live_answers import EventPage as EventPage
 from .overview_answers import Charts as Charts
 from .overview_answers import Forecast as Forecast
 from .overview_answers import GroupPage as GroupPage

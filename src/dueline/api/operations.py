@@ -11,6 +11,7 @@ import msgspec
 
 from ..rights import Right
 from . import answers as a
+from . import live_requests as lr
 from . import overview_requests as vr
 from . import push_requests as pr
 from . import requests as r
@@ -52,6 +53,7 @@ class Operation(msgspec.Struct, frozen=True):
     parks: bool = False
     example: Any = None
     audited: bool = False  # each call is written to the audit log
+    media: tuple[str, ...] = ("application/json",)  # of its answers
 
 
 ACKED = Shape(a.Outcome, "Acked", ("id", "result"), "acked")
@@ -72,7 +74,7 @@ P = T + "/push"
 S = "/v1/schedules"
 A = "/v1/tokens"
 SEND, TAKE, TOPICS, DEAD, PUSH, TOKENS = "Sending", "Consuming", "Topics", "Dead jobs", "Push", "Tokens"
-SCHEDULES, OVERVIEW = "Schedules", "Overview"
+SCHEDULES, EVENTS, OVERVIEW = "Schedules", "Events", "Overview"
 SCHEDULE_CHANGES = ("not_found", "version_mismatch", "conflict")
 ENDED = ("not_found", "job_leased", "already_done")
 LEASES = ("lease_lost", "not_found")
@@ -194,6 +196,8 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("DELETE", A + "/{token}", "revoke_token", Right.ADMIN, TOKENS,
               "Revoke a token: no server accepts it after the answer", (a.Token,), errors=("not_found",),
               audited=True),
+    Operation("GET", "/v1/events", "events", Right.READ, EVENTS, "What happens, as server-sent events or page by page",
+              (a.EventPage,), query=lr.ListEvents, parks=True, media=("application/json", "text/event-stream")),
     Operation("GET", "/v1/audit", "list_audit", Right.ADMIN, "Server", "Who changed what, newest first", (a.AuditPage,),
               query=r.ListAudit),
     Operation("GET", "/v1/info", "info", Right.READ, "Server", "The server's version, limits and durability",

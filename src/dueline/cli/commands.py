@@ -87,6 +87,8 @@ SECTIONS = (
         "Operations",
         {
             "top": "top.top",
+            "events": "events.events",
+            "watch": "events.watch",
             "audit": "audit.audit",
             "doctor": "doctor.doctor",
             "fsck": "fsck.fsck",

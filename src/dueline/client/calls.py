@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Raw, UnsetType
 
 from ..api import answers as r
+from ..api import live_requests as lr
 from ..api import push_requests as pr
 from ..api import requests as q
 from ..api import token_requests as tr
@@ -27,6 +28,7 @@ from .errors import DuelineApiError, RateLimited, ServerFault, Unavailable, erro
 
 T = TypeVar("T")
 
+EVENTS_WAIT_MS = 20_000  # how long one page of events is waited for
 CONFIRMED_MS = 3_000  # how long a change of a token may wait for all servers
 
 
@@ -327,6 +329,13 @@ def audit(
 ) -> Call[r.AuditPage]:
     query = _given(namespace=namespace, who=who, action=action, since_ms=since_ms, cursor=cursor, limit=limit)
     return Call("list_audit", r.AuditPage, (), q.ListAudit(**query))
+
+
+def events(topics: Sequence[str] = (), after: str | None = None, wait_ms: int = EVENTS_WAIT_MS) -> Call[r.EventPage]:
+    """One page of events. Without a position, the page is a hello with the current one."""
+    wait_ms = 0 if after is None else wait_ms
+    query = lr.ListEvents(topic=list(topics) or None, after=after, wait_ms=wait_ms)
+    return Call("events", r.EventPage, (), query, wait_ms=wait_ms)
 
 
 def info() -> Call[r.Info]:

@@ -28,7 +28,10 @@ def http_request(call: Call[Any]) -> tuple[str, str, bytes | None]:
     values: dict[str, Any] = msgspec.to_builtins(call.request)
     flags = {name: int(value) for name, value in values.items() if isinstance(value, bool)}
     lists = {name: ",".join(map(str, cast(list[Any], value))) for name, value in values.items() if type(value) is list}
+    topics = lists.pop("topic", None) and values.pop("topic")
     query = urlencode(values | flags | lists)
+    if topics:
+        query = "&".join(filter(None, (query, urlencode({"topic": topics}, doseq=True))))
     return operation.method, f"{path}?{query}" if query else path, None
 
 

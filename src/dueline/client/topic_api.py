@@ -4,7 +4,7 @@ No I/O.
 
 topics          topics topic set_topic delete_topic pause resume namespaces
 push targets    push set_push remove_push pause_push resume_push attempts
-the server      info ready audit
+the server      info ready events audit
 """
 
 from __future__ import annotations
@@ -191,6 +191,14 @@ class TopicApi(OverviewApi, ScheduleApi, TokenApi):
         return calls.ready()
 
     @pages
+    def events(self, *topics: str, after: str | None = None) -> Pages[r.Event]:
+        """What happens, from now on or behind an earlier event (its `cursor`). It does not end. No topics: all.
+
+        The first event is a `hello`. A `gap` says that earlier events may be missing: read again what you need to
+        know. Events are for looking on; they are no source of counts, and no reason to skip an ack."""
+        return Pages(lambda cursor: calls.events(topics, after if cursor is None else cursor), _events)
+
+    @pages
     def audit(
         self,
         namespace: str | None = None,
@@ -203,6 +211,10 @@ class TopicApi(OverviewApi, ScheduleApi, TokenApi):
         `action`: the name of an operation, such as "delete_topic"."""
         since_ms = None if since is None else moment_ms(since, "since")
         return Pages(lambda cursor: calls.audit(namespace, who, action, since_ms, cursor, page), _entries)
+
+
+def _events(page: r.EventPage) -> Sequence[r.Event]:
+    return page.events
 
 
 def _topics(page: r.TopicPage) -> Sequence[r.Topic]:

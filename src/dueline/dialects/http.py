@@ -7,7 +7,7 @@ handler raises a DuelineError, its dialect's `failed` builds the answer. A handl
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from enum import Enum, Flag
 from functools import lru_cache
 from typing import Protocol, runtime_checkable
@@ -63,14 +63,24 @@ class Request(msgspec.Struct):
         check_right(self.grant, right)
 
 
+class Stream(Protocol):
+    """A body that comes in pieces."""
+
+    def pieces(self) -> AsyncGenerator[bytes]: ...
+    def close(self) -> None:
+        """Called at the end in any case, even if no piece was taken."""
+
+
 class Response(msgspec.Struct):
-    """One answer. `undelivered` is called once, in the event loop, if it could not be written to the client."""
+    """One answer. `undelivered` is called once, in the event loop, if it could not be written to the client. `stream`:
+    the body comes in pieces, as long as the client stays; only a route that parks may answer so."""
 
     status: int
     body: bytes = b""
     content_type: str = "application/json"
     headers: tuple[tuple[str, str], ...] = ()
     undelivered: Callable[[], None] | None = None
+    stream: Stream | None = None
 
 
 Handler = Callable[[Request], Awaitable[Response]]

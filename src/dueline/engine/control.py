@@ -23,6 +23,7 @@ from .partition_map import PartitionMap
 from .policy import with_worker
 from .push_checks import check_spread
 from .push_target import limits_of
+from .recorder import Recorder
 from .store import Control, Stats, Store
 from .topic_changes import TopicChanges
 from .topics import Topic, TopicConfig, Topics, pack_config, unpack_config
@@ -35,8 +36,17 @@ VIEWS_AT_ONCE = 50
 class TopicControl:
     """Reads and changes of whole topics."""
 
-    def __init__(self, store: Store, topics: Topics, changes: TopicChanges, waiters: Waiters, checks: Checks) -> None:
+    def __init__(
+        self,
+        store: Store,
+        topics: Topics,
+        changes: TopicChanges,
+        waiters: Waiters,
+        checks: Checks,
+        recorder: Recorder,
+    ) -> None:
         self._store = store
+        self._recorder = recorder
         self._topics = topics
         self._changes = changes
         self._waiters = waiters
@@ -141,6 +151,8 @@ class TopicControl:
                 written = entry
             else:
                 written = await self._store.directory.set_config(*key, pack_config(wanted), version)
+                if written is not None and self._recorder.records:
+                    self._recorder.topic(namespace, name, "created" if entry is None else _changed(config, wanted))
             if written is not None:
                 # Shielded from cancellation: otherwise only half of a topic's partitions might be paused.
                 return await asyncio.shield(asyncio.create_task(self._spread(written))), entry is None
@@ -254,6 +266,13 @@ class TopicControl:
             await self._spread(entry)
         elif entry is not None:
             await self._adopt(entry)
+
+
+def _changed(before: TopicConfig, after: TopicConfig) -> str:
+    """What an event says about a change of a config."""
+    if before.paused_until_ms != after.paused_until_ms:
+        return "paused" if after.paused_until_ms else "resumed"
+    return "policy" if before.push == after.push else "push"
 
 
 def _controls(config: TopicConfig, map: PartitionMap, version: int, topic: Topic) -> list[Control]:

@@ -20,6 +20,7 @@ from .control import TopicControl
 from .directory import TopicEntry
 from .errors import NotFound, TopicNotEmpty
 from .job import State
+from .recorder import Recorder
 from .store import Store
 from .topic_changes import TopicChanges
 from .topics import Topic, Topics, unpack_config
@@ -32,9 +33,16 @@ class TopicDeletion:
     """Deletes topics."""
 
     def __init__(
-        self, store: Store, topics: Topics, changes: TopicChanges, control: TopicControl, bulk: BulkCalls
+        self,
+        store: Store,
+        topics: Topics,
+        changes: TopicChanges,
+        control: TopicControl,
+        bulk: BulkCalls,
+        recorder: Recorder,
     ) -> None:
         self._store = store
+        self._recorder = recorder
         self._topics = topics
         self._changes = changes
         self._control = control
@@ -63,6 +71,7 @@ class TopicDeletion:
                 if unpack_config(entry.config).push is not None:
                     await self._store.pushes.reset(namespace, name)
                 self._changes.tell((namespace, name), entry.version, None)
+                self._recorder.topic(namespace, name, "deleted")
                 return
         raise TopicNotEmpty(
             "the topic is in use: a schedule sends to it or did in the last 30 days, or it holds broken jobs; "

@@ -26,6 +26,7 @@ from .control import TopicControl
 from .deletion import TopicDeletion
 from .directory import TopicChange
 from .errors import Draining, DuelineError
+from .event_feeds import EventFeeds
 from .expansion import Expansions
 from .forecasts import Forecasts
 from .forwarder import Forwarder
@@ -37,6 +38,7 @@ from .on_dead import ON_DEAD_TARGET, ON_DEAD_TOPIC, roomy
 from .open_groups import GroupPage
 from .push_control import PushControl
 from .push_target import PushTarget, PushTopic
+from .recorder import Recorder
 from .registrar import IDLE_MS, Registrar
 from .schedule_runner import ScheduleRunner
 from .schedules import Schedules
@@ -75,13 +77,15 @@ class Engine:
         self.limits = limits
         self.store = store
         self.audit = Audit(store.audit, max_audit_entries, process_name)
+        self._recorder = Recorder(store, timer)
+        self.feeds = EventFeeds(store, timer)
         self._checks = Checks(limits)
         self._topics = Topics(store, self._checks, self.metrics, namespace_ids, timer.time)
         self._registrar = Registrar(store, self._topics, timer.time, idle_ms)
         self._sender = Sender(store, self._topics, self._registrar, self._checks, timer)
         self._waiters = Waiters(store, timer, limits.max_waiters)
         self._changes = TopicChanges(store, self._topics, timer, round_s)
-        self._control = TopicControl(store, self._topics, self._changes, self._waiters, self._checks)
+        self._control = TopicControl(store, self._topics, self._changes, self._waiters, self._checks, self._recorder)
         self.forecasts = Forecasts(store, self._topics, self._checks, timer.time)
         self.charts = ChartRecorder(store, self._topics, self.metrics, timer)
         self._expansions = Expansions(store, self._topics, self._control, timer, round_s)
@@ -89,7 +93,7 @@ class Engine:
         self._pushes = PushControl(store, self._control, self._checks)
         self._jobs = JobCalls(store, self._topics, self._checks)
         self._bulk = BulkCalls(store, timer.time)
-        self._deletion = TopicDeletion(store, self._topics, self._changes, self._control, self._bulk)
+        self._deletion = TopicDeletion(store, self._topics, self._changes, self._control, self._bulk, self._recorder)
         self._cleaner = Cleaner(store, self._registrar, self.metrics, timer, idle_ms / 3000, round_s)
         roomy_sender = Sender(store, self._topics, self._registrar, Checks(roomy(limits)), timer)
         self.tokens = Tokens(store, timer)
@@ -117,6 +121,7 @@ class Engine:
         return self._waiters.count
 
     async def start(self) -> None:
+        await self._recorder.start()
         self._cleaner.start()
         self.charts.start()
         self._forwarder.start()
@@ -130,6 +135,7 @@ class Engine:
         self._draining = True
         self._drained.set()
         self._waiters.drain()
+        self.feeds.drain()
 
     async def stop(self) -> None:
         """Drain and end the background loops. Waiting pulls return no jobs; new work is refused with Draining."""
@@ -146,6 +152,8 @@ class Engine:
         await self.audit.stop()
         while self._background:
             await asyncio.wait(self._background)
+        await self.feeds.stop()
+        await self._recorder.stop()
 
     # -- events from the store
 

@@ -1,8 +1,8 @@
 """The store's interface. No I/O here, no Redis types and no keys.
 
 An operation on jobs is one atomic call on one partition; most take many jobs. What belongs to no partition has an
-interface of its own: `directory` (topics), `pushes` (log and circuit breaker of push targets), `audit`, `charts`
-and `tokens`.
+interface of its own: `directory` (topics), `pushes` (log and circuit breaker of push targets), `audit`, `charts`,
+`tokens` and `stream` (events). `hook` tells what the calls have changed.
 
 Two implementations pass one contract suite: `store.memory` (the readable reference) and `store.valkey` (Lua).
 
@@ -33,9 +33,11 @@ import msgspec
 from .audit_log import AuditLog
 from .chart_store import ChartStore
 from .directory import Directory, TopicChange
+from .event_stream import EventStream
 from .fence import Fence, Occurrence
 from .job import BodyKind, Job, LeasedJob, Partition, Reason, State
 from .open_groups import GroupPage
+from .outcomes import OutcomeHook
 from .policy import JobPolicy
 from .push_log import PushLog
 from .token_store import TokenStore
@@ -353,6 +355,10 @@ class Store(Protocol):
     def charts(self) -> ChartStore: ...
     @property
     def tokens(self) -> TokenStore: ...
+    @property
+    def stream(self) -> EventStream: ...
+    @property
+    def hook(self) -> OutcomeHook: ...
     @property
     def events(self) -> Events | None:
         """Receives the callbacks; set by the engine."""

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import aclosing, closing
 from typing import Any
 
-from ..dialects.http import NotGranted, Request, Response, plain_error
+from ..dialects.http import NotGranted, Request, Response, Stream, plain_error
 from ..engine.errors import BodyTooLarge, DuelineError, QuotaExceeded, Unauthorized
 from ..rights import Grant
 from .authentication import Authenticator, OpenAccess, namespace_of, take_token, without_token
@@ -74,7 +75,7 @@ class AsgiApp:
         query = scope.get("query_string", b"").decode("latin-1")
         address = (scope.get("client") or ("",))[0]
         request = Request(method, path, query, Headers(raw), b"", found.params, address=address)
-        answer = await self._answer(found, request, raw, path_token, receive)
+        answer = await self._answer(found, request, raw, path_token, receive, send)
         if answer is None:
             return
         if self._answered is not None:
@@ -83,9 +84,15 @@ class AsgiApp:
         await write_answer(answer, method == "HEAD", send)
 
     async def _answer(
-        self, found: Found, request: Request, raw: dict[bytes, bytes], path_token: bytes | None, receive: Receive
+        self,
+        found: Found,
+        request: Request,
+        raw: dict[bytes, bytes],
+        path_token: bytes | None,
+        receive: Receive,
+        send: Send,
     ) -> Response | None:
-        """The answer, or None when the client is gone."""
+        """The answer, or None when the client is gone or has the answer already."""
         if b"content-length" in raw and b"transfer-encoding" in raw:
             return plain_error(400, "bad_request", "Content-Length and Transfer-Encoding must not be used together")
         refusal = None if self._browser_rules is None else self._browser_rules.refusal(found.route, raw)
@@ -123,14 +130,14 @@ class AsgiApp:
         if not found.route.parks:
             return await self._router.respond(found, request)
         if quota is None:
-            return await self._parked(found, request, receive)
+            return await self._parked(found, request, receive, send)
         try:
             with quota.poll:
-                return await self._parked(found, request, receive)
+                return await self._parked(found, request, receive, send)
         except QuotaExceeded as error:
             return self._router.failed(found, request, error)
 
-    async def _parked(self, found: Found, request: Request, receive: Receive) -> Response | None:
+    async def _parked(self, found: Found, request: Request, receive: Receive, send: Send) -> Response | None:
         """Run a handler that may wait; cancel it when the client disconnects."""
         handler = asyncio.ensure_future(self._router.respond(found, request))
         watch = asyncio.ensure_future(_disconnected(receive))
@@ -144,6 +151,8 @@ class AsgiApp:
             if handler.cancelled():
                 return None if error is None else self._router.failed(found, request, error)
             answer = handler.result()
+            if answer.stream is not None:
+                return await self._streamed(found, request, answer, answer.stream, watch, send)
             if (watch.done() or error is not None) and answer.undelivered is not None:
                 answer.undelivered()
             if error is not None:
@@ -153,6 +162,35 @@ class AsgiApp:
             del self._polls[handler]
             for task in (handler, watch):
                 task.cancel()
+
+    async def _streamed(
+        self, found: Found, request: Request, answer: Response, stream: Stream, watch: asyncio.Future[None], send: Send
+    ) -> Response | None:
+        """Write an answer that comes in pieces, until the client disconnects or its grant ends."""
+
+        async def pump() -> Response:
+            await send({"type": "http.response.start", "status": answer.status, "headers": _headers(answer)})
+            if request.method != "HEAD":
+                async with aclosing(stream.pieces()) as pieces:
+                    async for piece in pieces:
+                        await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+            return answer
+
+        with closing(stream):
+            if (error := self._auth.refusal(request.grant)) is not None:
+                return self._router.failed(found, request, error)
+            pumping = asyncio.ensure_future(pump())
+            self._polls[pumping] = request.grant
+            try:
+                await asyncio.wait((pumping, watch), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                del self._polls[pumping]
+                pumping.cancel()
+                await asyncio.wait((pumping,))
+            if not pumping.cancelled():
+                pumping.result()
+        return None
 
     def recheck(self) -> None:
         """End every parked poll whose grant no longer holds."""
@@ -204,12 +242,14 @@ async def _disconnected(receive: Receive) -> None:
         pass
 
 
+def _headers(answer: Response) -> list[tuple[bytes, bytes]]:
+    kind = [(b"content-type", answer.content_type.encode("latin-1"))] if answer.content_type else []
+    return kind + [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in answer.headers]
+
+
 async def write_answer(answer: Response, head_only: bool, send: Send) -> None:
     """Send a whole answer as ASGI messages."""
-    headers = [(b"content-length", str(len(answer.body)).encode())]
-    if answer.content_type:
-        headers.append((b"content-type", answer.content_type.encode("latin-1")))
-    headers.extend((name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in answer.headers)
+    headers = [(b"content-length", str(len(answer.body)).encode()), *_headers(answer)]
     try:
         await send({"type": "http.response.start", "status": answer.status, "headers": headers})
         await send({"type": "http.response.body", "body": b"" if head_only else answer.body})

@@ -4,14 +4,14 @@
 
 Reading (server/request_reader) and answering are two halves connected by the queue. One handler runs at a time. A
 single request to a `taskless` route is answered at once: `data_received` and the futures it awaits step its coroutine
-directly. One task per connection does everything else: queued requests, polls that park, slow readers, closing. A
-pipelined request waits for a place first (server/pipelining).
+directly. One task per connection does the rest: queued and parked requests, streams, slow readers, closing. A pipelined
+request waits for a place first (server/pipelining).
 
 While a client has sent too much ahead, reading stops until its queue is empty, and no EOF arrives. So the kernel is
 asked before an answer is written, and a poll that stays parked is refused: no job is given to a client that is gone.
 
-The client counts as gone at EOF or when the connection is lost. A parking handler is cancelled then; any other handler
-runs to completion, so a send is never half done. `Response.undelivered` is called if the kernel did not get an answer.
+The client is gone at EOF or when the connection is lost. A parking handler is cancelled then; any other one completes,
+so a send is never half done. `Response.undelivered` is called if the kernel did not get an answer.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from ..dialects.http import Response, plain_error
+from ..dialects.http import Response, Stream, plain_error
 from ..engine.errors import DuelineError, QuotaExceeded, RateLimited, Unauthorized
 from .client_addresses import Admission, Refusal
 from .deadlines import NEVER
@@ -32,8 +32,8 @@ from .exchange import Exchange
 from .gate import host_of
 from .peer import has_left
 from .request_reader import Reader
-from .router import internal_error
 from .stepping import step
+from .streaming import write_pieces
 
 if TYPE_CHECKING:
     from .front import Front
@@ -59,19 +59,16 @@ class Connection(asyncio.Protocol):
         self._queue: deque[Exchange] = deque()
         self._reader = Reader(front, self._queue, self._expected)
         self._current: Exchange | None = None
-        self._ended = False  # EOF from the client
+        self._ended = self._reading_paused = False  # `_ended`: EOF from the client
         self._retiring = False  # the server stops: close after the next answer
-        self._reading_paused = False
         self._writable: asyncio.Future[None] | None = None  # set while the kernel's send buffer is full
         self._unsent: list[Callable[[], None]] = []
         # used by Deadlines
         self.deadline_s = NEVER
         self.slot = 0
-        self._write_due_s = NEVER
-        self._idle_due_s = NEVER
+        self._write_due_s = self._idle_due_s = NEVER
         self._parked_due_s = NEVER  # set while a poll is parked and reading is paused
-        self._continue_due = False
-        self._cancelled = False
+        self._continue_due = self._cancelled = False
         self._poll_error: DuelineError | None = None  # why a parked poll was cancelled, if not because its client left
 
     # -- the transport's calls ------------------------------------------------------------------------------------
@@ -261,7 +258,8 @@ class Connection(asyncio.Protocol):
             )
         if self._retiring:
             exchange.keep_alive = False
-        self._write(exchange, answer, now_s)
+        if not exchange.streams:
+            self._write(exchange, answer, now_s)
         if exchange.keep_alive:
             return True
         self.close() if exchange.answer is None or self._ended else self._linger()
@@ -312,8 +310,7 @@ class Connection(asyncio.Protocol):
         except asyncio.CancelledError:
             self.close()
         except Exception:
-            log.exception("unexpected error on a connection")
-            self.abort()
+            self._fail()
         finally:
             self._current = None
 
@@ -343,11 +340,13 @@ class Connection(asyncio.Protocol):
             else:
                 self._resume_reading()  # to notice when the client disconnects
         try:
-            if (refused := self._refused(exchange)) is not None:  # it may have waited in the queue
+            if (refused := self._front.ended(exchange)) is not None:  # it may have waited in the queue
                 return refused
             with exchange.quota.poll if parks and exchange.quota is not None else nullcontext():
                 answer = await self._front.router.respond(exchange.found, exchange.request)
-            if not parks or (refused := self._refused(exchange)) is None:
+                if answer.stream is not None:
+                    return await self._stream(exchange, answer, answer.stream)
+            if not parks or (refused := self._front.ended(exchange)) is None:
                 return answer
             if answer.undelivered is not None:
                 answer.undelivered()
@@ -355,7 +354,7 @@ class Connection(asyncio.Protocol):
         except QuotaExceeded as error:
             return self._front.router.failed(exchange.found, exchange.request, error)
         except asyncio.CancelledError:
-            if self._poll_error is None:
+            if self._poll_error is None or exchange.streams:
                 raise
             self._queue.clear()
             self._reader.stop()
@@ -366,10 +365,16 @@ class Connection(asyncio.Protocol):
             self._current = None
             self._parked_due_s = NEVER
 
-    def _refused(self, exchange: Exchange) -> Response | None:
-        """The refusal of a request whose grant has ended since its head was read."""
-        error = self._front.auth.refusal(exchange.request.grant)
-        return None if error is None else self._front.router.failed(exchange.found, exchange.request, error)
+    async def _stream(self, exchange: Exchange, answer: Response, stream: Stream) -> Response:
+        """Write an answer that comes in pieces. The end of the connection is its end."""
+        with closing(stream):
+            if (refused := self._front.ended(exchange)) is not None or self._transport is None:
+                return refused or answer
+            exchange.streams, exchange.keep_alive = True, False
+            self._write(exchange, answer, self._loop.time())
+            if exchange.request.method != "HEAD":
+                await write_pieces(stream, self._transport, lambda: self._writable)
+        return answer
 
     def _limit_parking(self) -> None:
         """A poll is parked while reading is paused: refuse it if it is not answered soon."""
@@ -401,12 +406,7 @@ class Connection(asyncio.Protocol):
             if answer.undelivered is not None:
                 answer.undelivered()
             return
-        try:
-            head = self._front.encode_head(answer, exchange.keep_alive, exchange.old, now_s)
-        except ValueError:
-            log.exception("an answer cannot be written")
-            answer = internal_error()
-            head = self._front.encode_head(answer, exchange.keep_alive, exchange.old, now_s)
+        answer, head = self._front.encoded(answer, exchange.keep_alive, exchange.old, now_s)
         body = b"" if exchange.request.method == "HEAD" else answer.body
         if len(body) > BIG_ANSWER_BYTES:
             transport.writelines((head, body))

@@ -27,6 +27,7 @@ class Exchange(msgspec.Struct):
     answer: Response | None = None
     begun_s: float = 0.0
     quota: Quota | None = None
+    streams: bool = False  # its answer has begun and comes in pieces
 
 
 class KnownHead(msgspec.Struct, frozen=True):

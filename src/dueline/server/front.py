@@ -16,6 +16,7 @@ caller may do, `quotas` how much.
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import ssl
 from collections.abc import Callable
@@ -31,12 +32,14 @@ from .browser import BrowserRules
 from .client_addresses import ClientAddresses, Refusal
 from .connection import Connection
 from .deadlines import Deadlines
-from .exchange import KnownHead
+from .exchange import Exchange, KnownHead
 from .gate import Gate, Networks
 from .pipelining import PipelineLimit
 from .quotas import Quotas
-from .router import Router
+from .router import Router, internal_error
 from .tls_transport import TlsTransport
+
+log = logging.getLogger("dueline.server")
 
 Answered = Callable[[str, str, int, float], None]
 
@@ -180,6 +183,11 @@ class Front:
         self._handshakes.add(transport)
         return not self._draining
 
+    def ended(self, exchange: Exchange) -> Response | None:
+        """The refusal of a request whose grant has ended since its head was read."""
+        error = self.auth.refusal(exchange.request.grant)
+        return None if error is None else self.router.failed(exchange.found, exchange.request, error)
+
     def refusal(self, limit: Refusal) -> Response:
         """The answer to a connection that is over a limit."""
         retry = (("retry-after", "1"),)
@@ -205,6 +213,15 @@ class Front:
             self._refusals[limit] = data
         return data
 
+    def encoded(self, answer: Response, keep_alive: bool, old: bool, now_s: float) -> tuple[Response, bytes]:
+        """An answer and everything before its body. If it cannot be written, another answer says so."""
+        try:
+            return answer, self.encode_head(answer, keep_alive, old, now_s)
+        except ValueError:
+            log.exception("an answer cannot be written")
+            answer = internal_error()
+            return answer, self.encode_head(answer, keep_alive, old, now_s)
+
     def encode_head(self, answer: Response, keep_alive: bool, old: bool, now_s: float) -> bytes:
         """Everything before the body. Raises ValueError if a header is not valid in HTTP."""
         if now_s >= self._heads_until_s:
@@ -222,7 +239,7 @@ class Front:
             lines.append(b"connection: close\r\n")
         elif old:
             lines.append(b"connection: keep-alive\r\n")
-        if status != 204 and status != 304:
+        if status != 204 and status != 304 and answer.stream is None:
             lines.append(b"content-length: %d\r\n" % len(answer.body))
         lines.append(b"\r\n")
         return b"".join(lines)

@@ -13,14 +13,14 @@ from typing import Any
 import msgspec
 
 from ..api import answers as a
-from ..api import overview_answers, schedule_answers
+from ..api import live_answers, overview_answers, schedule_answers
 from ..api import requests as r
 from ..api.operations import OPERATIONS, Many, Operation, Shape
 from ..api.statuses import STATUS
 from ..bounds import MAX_ITEMS
 from ..rights import Right
 
-ANSWER_MODULES = (a.__name__, overview_answers.__name__, schedule_answers.__name__)
+ANSWER_MODULES = tuple(one.__name__ for one in (a, live_answers, overview_answers, schedule_answers))
 REF = "#/components/schemas/"
 COMMON_ERRORS = ("invalid_field", "rate_limited", "store_down", "loading", "draining", "unknown_outcome")
 TOKEN_ERRORS = ("unauthorized", "forbidden")
@@ -183,7 +183,8 @@ def _operation(operation: Operation) -> dict[str, Any]:
 def _responses(operation: Operation) -> dict[str, Any]:
     responses: dict[str, Any] = {}
     for status in operation.success:
-        content = {"application/json": {"schema": _one_of(operation.answers)}}
+        schema = {"schema": _one_of(operation.answers)}
+        content = {media: schema if media == "application/json" else {"schema": {}} for media in operation.media}
         responses[str(status)] = {"description": HTTPStatus(status).phrase, "content": content}
     codes = [*operation.errors, *COMMON_ERRORS, *(BODY_ERRORS if operation.request is not None else ())]
     if operation.right is not Right.NONE:
@@ -234,7 +235,7 @@ def _query_parameters(operation: Operation) -> Iterator[dict[str, Any]]:
         plain = {key: value for key, value in _not_null(schema).items() if key != "description"}
         if default is not None:
             plain["default"] = default
-        joined = {"style": "form", "explode": False} if plain.get("type") == "array" else {}
+        joined = {"style": "form", "explode": name == "topic"} if plain.get("type") == "array" else {}
         yield {"name": name, "in": "query", "required": False, **joined, "schema": plain}
 
 

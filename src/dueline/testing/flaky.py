@@ -21,9 +21,11 @@ from ..engine.audit_log import AuditLog
 from ..engine.chart_store import ChartStore
 from ..engine.directory import Directory
 from ..engine.errors import StoreDown, UnknownOutcome
+from ..engine.event_stream import EventStream
 from ..engine.fence import Fence
 from ..engine.job import Job, Partition
 from ..engine.open_groups import GroupPage
+from ..engine.outcomes import OutcomeHook
 from ..engine.push_log import PushLog
 from ..engine.store import (
     CleanOutcome,
@@ -164,6 +166,14 @@ class FlakyStore:
     @property
     def tokens(self) -> TokenStore:
         return self.inner.tokens
+
+    @property
+    def stream(self) -> EventStream:
+        return self.inner.stream
+
+    @property
+    def hook(self) -> OutcomeHook:
+        return self.inner.hook
 
     @property
     def events(self) -> Events | None:

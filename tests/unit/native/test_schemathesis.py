@@ -52,6 +52,7 @@ config = schemathesis.Config.from_dict(
     {"checks": {"negative_data_rejection": {"expected-statuses": [400, 404, 405, 413, 414, 415]}}}
 )
 schema = schemathesis.openapi.from_dict(json.loads(document("0")), config=config).include(path_regex="^/v1/")
+schema = schema.exclude(path="/v1/events")  # its answer does not end
 
 
 class ServedApi:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ...api import live_requests as lr
 from ...api import requests as r
 from ...api.operations import Operation
 from ...engine.engine import Engine
@@ -28,6 +29,8 @@ def access_check(operation: Operation, engine: Engine) -> Check | None:
         return _put_topic(engine)
     if operation.name == "pull_topics":
         return _pull_topics
+    if operation.name == "events":
+        return _events
     if operation.name in ("list_topics", "list_audit", "forecast", "charts"):
         return lambda caller, _params, _request: check_all_topics(caller.grant)
     if "{topic}" in operation.pattern:
@@ -58,6 +61,13 @@ def _put_topic(engine: Engine) -> Check:
             check_shared_partitions(caller.grant)
 
     return check
+
+
+def _events(caller: Caller, _params: tuple[str, ...], request: lr.ListEvents) -> None:
+    if not request.topic:
+        check_all_topics(caller.grant)
+    for topic in request.topic or ():
+        check_topic(caller.grant, topic)
 
 
 def _pull_topics(caller: Caller, _params: tuple[str, ...], request: r.PullTopics) -> None:

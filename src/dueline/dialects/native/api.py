@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ...api.answers import Info, Sent
-from ...api.operations import BY_NAME, OPERATIONS, OVERVIEW, PUSH, SCHEDULES, TOKENS, Operation
+from ...api.operations import BY_NAME, EVENTS, OPERATIONS, OVERVIEW, PUSH, SCHEDULES, TOKENS, Operation
 from ...api.reply import Reply
 from ...api.requests import NewJob
 from ...engine.audit import GONE, LOCAL, AuditNote
@@ -23,6 +23,7 @@ from ..contract import PushRules
 from ..http import note_path
 from . import decode, encode
 from .audit import note_reply, note_request
+from .event_handlers import EventHandlers
 from .handlers import NativeHandlers
 from .overview_handlers import OverviewHandlers
 from .push_handlers import PushHandlers
@@ -46,6 +47,7 @@ class NativeApi:
             OVERVIEW: OverviewHandlers(engine),
             SCHEDULES: ScheduleHandlers(engine.schedules),
             TOKENS: TokenHandlers(engine.tokens),
+            EVENTS: EventHandlers(engine),
         }
         self._engine = engine
         self._max_request_bytes = engine.limits.max_request_bytes

@@ -15,6 +15,7 @@ from . import encode
 from .access import access_check
 from .api import Handle, NativeApi, complete
 from .audit import note_reply, note_request
+from .event_handlers import begin_events
 from .wire import caller_of, reader
 
 OFTEN = frozenset({"send", "ack", "release", "extend"})  # the calls of every job that do not park
@@ -60,6 +61,8 @@ def _handler(operation: Operation, handle: Handle, engine: Engine) -> Handler:
             note_request(note, asked)
         if check is not None and request.grant is not EVERYTHING:
             check(caller, request.params, asked)
+        if operation.name == "events" and asked.wait_ms is None:
+            return await begin_events(engine, caller, asked, request.headers.get("last-event-id"))
         try:
             reply = await handle(caller, asked, *request.params)
         except DuelineError as error:

@@ -36,6 +36,7 @@ from ..http import Request
 DEFAULT_NAMESPACE = "default"
 _NAME = re.compile(r"[A-Za-z0-9._:-]{1,128}", re.ASCII)
 NOT_A_NAME = "must be 1 to 128 of A-Z a-z 0-9 . _ : -"
+NUMBERS = frozenset({"limit", "count", "hours", "due_after_ms", "due_before_ms", "since_ms", "wait_ms"})  # in queries
 _WHOLE = re.compile(r"-?\d{1,18}", re.ASCII)
 _PLACE = re.compile(r" - at (?:key in )?`\$\.?([^`]*)`\Z")
 _NAMED = re.compile(r"Object (missing required|contains unknown) field `(.*)`", re.DOTALL)
@@ -135,6 +136,9 @@ def query_string(request: Request, kind: Any) -> Any:
         raise InvalidField("is not a query in UTF-8", "query") from None
     values: dict[str, Any] = {}
     for name, text in pairs:
+        if name == "topic":
+            values.setdefault(name, []).append(text)
+            continue
         if name in values:
             raise InvalidField("is given twice", name)
         values[name] = _query_value(name, text)
@@ -146,7 +150,7 @@ def query_string(request: Request, kind: Any) -> Any:
 
 def _query_value(name: str, text: str) -> Any:
     """A query value as the JSON value it stands for. A value that does not fit stays a text and is refused later."""
-    if name in ("limit", "count", "hours", "due_after_ms", "due_before_ms", "since_ms") and _WHOLE.fullmatch(text):
+    if name in NUMBERS and _WHOLE.fullmatch(text):
         return int(text)
     if name in ("bands_ms", "edges_ms"):
         return [int(one) if _WHOLE.fullmatch(one) else one for one in text.split(",")]

@@ -3,7 +3,8 @@
 -- KEYS   m j r s l a d g k
 -- ARGV   1 now_ms or ""   2 expected:tolerance or ""   3 caller   4 nonce   5 numbers   6 ""   7 channel   8 permanent
 --        numbers  limit
--- RETURN status now 0 0 numbers (expired, exhausted, purged, dead trimmed, next or -1, more) ""
+-- RETURN status now 0 0 numbers (expired, exhausted, purged, dead trimmed, next or -1, more)
+--        blob (per job that is dead from now on: reason:1, sized id; only in the first answer)
 -- BOUND  200 entries of the agenda, 2,000 items of groups, 100 fields of the partition
 local FIELDS = { 'hc' }
 -- include time
@@ -18,7 +19,7 @@ if not known then
 end
 
 -- What this step did, and what remains. Stores the time of the directory's next hint in the partition.
-local function answer(numbers)
+local function answer(numbers, deaths)
   local top = redis.call('ZRANGE', a, 0, 0, 'WITHSCORES')
   local time = top[2] and tonumber(top[2])
   if time and time <= LAST then
@@ -29,7 +30,7 @@ local function answer(numbers)
   if numbers[5] > 0 or M.ag then
     redis.call('HSET', m, 'ag', int(math.max(numbers[5], 0)))
   end
-  return { 0, now, 0, 0, cmsgpack.pack(numbers), '' }
+  return { 0, now, 0, 0, cmsgpack.pack(numbers), deaths or '' }
 end
 
 local again = earlier_reply()
@@ -43,6 +44,7 @@ for i, entry in ipairs(entries) do
   ids[i] = string.sub(entry, 2)
 end
 local expired, exhausted, purged, trimmed, items = 0, 0, 0, 0, 0
+local deaths = {}
 local ended = {} -- fences of schedules that are gone
 
 local function drop_fence(schedule)
@@ -80,6 +82,7 @@ for i, job in ipairs(load(ids)) do
     else
       expired = expired + 1
     end
+    put(deaths, struct.pack('>BI2c0', job.reason, #job.id, job.id))
     bury(job, job.reason, job.at)
   elseif kind == 'x' and job.state == 'l' then
     collect('za', int(job.time), entry)
@@ -111,4 +114,4 @@ if (M.hc or '0') ~= scan[1] then
 end
 local numbers = { expired, exhausted, purged, trimmed }
 finish(numbers, '')
-return answer(numbers)
+return answer(numbers, table.concat(deaths))

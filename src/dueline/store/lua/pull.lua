@@ -8,7 +8,8 @@
 --        numbers  next (-1 = none), more (0/1), expired leases taken, expired, exhausted, policy version, then per job:
 --                 id size, record size, deliveries, uncounted, deadline, due, since when it could be delivered, max, number in the token,
 --                 expires (0 = never)
---        blob     per job: id, record (of a group with its items, lib/items)
+--        blob     per job: id, record (of a group with its items, lib/items); per job that is dead from now on:
+--                 reason:1, sized id (only in the first answer)
 -- BOUND  max + 100 entries inspected, 1 MiB of records and items; 1,000 items per group
 local FIELDS = { 'dp', 'du', 'rt', 'rk', 'ra', 'pv' }
 -- include time
@@ -21,7 +22,7 @@ local FIELDS = { 'dp', 'du', 'rt', 'rk', 'ra', 'pv' }
 -- include merge
 -- include rate
 local N, base, me = cmsgpack.unpack(ARGV[5]), blob, ARGV[9]
-local got, pieces, jobs = {}, {}, 0
+local got, pieces, deaths, jobs = {}, {}, {}, 0
 local version = tonumber(M.pv or 0) -- of the config that this partition has
 
 local function hand_out(job)
@@ -179,6 +180,7 @@ while not paused and jobs < room and inspected < bound and not more and not empt
       else
         expired = expired + 1
       end
+      put(deaths, struct.pack('>BI2c0', reason, #job.id, job.id))
       bury(job, reason, job.at)
     else
       -- The entry has no readable record: remove it from the schedule and keep it for fsck.
@@ -219,7 +221,7 @@ end
 if jobs == 0 and wait == 0 then
   M.reg = '1' -- a pull that found nothing is no reason to register a topic
 end
-local reply = finish(numbers, table.concat(pieces), struct.pack('>I4', #memo) .. memo)
+local reply = finish(numbers, table.concat(pieces) .. table.concat(deaths), struct.pack('>I4', #memo) .. memo)
 local next_at = next_time()
 if wait > 0 and not off_duty then
   local until_at = math.min((next_at or now) + 1000, now + wait + 1000)

@@ -21,6 +21,7 @@ from ...engine.fence import Fence
 from ...engine.job import BodyKind, Job, LeasedJob, Partition, Reason, State
 from ...engine.limits import PULL_BYTES
 from ...engine.open_groups import GroupPage
+from ...engine.outcomes import OutcomeHook
 from ...engine.store import (
     CleanOutcome,
     Code,
@@ -51,10 +52,12 @@ from .charts import MemoryCharts
 from .counts import count
 from .directory import MemoryDirectory
 from .edits import edited
+from .event_stream import MemoryEventStream
 from .listing import group_page, list_page
 from .partitions import PartitionState, RecordSet
 from .push_log import MemoryPushLog
 from .records import Group, Record, Status, due_ms, is_overdue, job_of, judged, leased_job_of
+from .telling import told
 from .tokens import MemoryTokens
 
 
@@ -67,6 +70,8 @@ class MemoryStore:
         self.audit = MemoryAuditLog(clock)
         self.charts = MemoryCharts(clock)
         self.tokens = MemoryTokens(clock)
+        self.stream = MemoryEventStream(clock)
+        self.hook = OutcomeHook()
         self.events: Events | None = None
         self._clock = clock
         self._partitions: dict[Partition, PartitionState] = {}
@@ -106,7 +111,7 @@ class MemoryStore:
         if policy_version < known or (policy_version > 0 == known and state.record_set.closed is None):
             raise StalePolicy(known)
         with self._change(partition) as change:
-            return [self._send(change, item) for item in items]
+            return told(self.hook, "send", change, items, [self._send(change, item) for item in items])
 
     def _send(self, change: Change, item: SendItem) -> SendOutcome:
         if item.merge is not None:
@@ -203,6 +208,8 @@ class MemoryStore:
                 jobs.append(self._lease(change, record, pull.default_lease_ms if chosen_ms is None else chosen_ms))
                 lost += over
             state.rate.took(len(jobs), now_ms)
+            if self.hook.outcomes is not None:
+                self.hook.outcomes.pulled(partition, jobs)
             return PullOutcome(
                 jobs,
                 state.next_ms(now_ms),
@@ -226,11 +233,11 @@ class MemoryStore:
 
     async def ack(self, partition: Partition, items: Sequence[Ref]) -> list[Outcome]:
         with self._change(partition) as change:
-            return [holders.ack(change, item) for item in items]
+            return told(self.hook, "ack", change, items, [holders.ack(change, item) for item in items])
 
     async def release(self, partition: Partition, items: Sequence[Release]) -> list[Outcome]:
         with self._change(partition) as change:
-            return [holders.release(change, item) for item in items]
+            return told(self.hook, "release", change, items, [holders.release(change, item) for item in items])
 
     async def extend(self, partition: Partition, items: Sequence[Extend]) -> list[Outcome]:
         with self._change(partition) as change:
@@ -240,7 +247,8 @@ class MemoryStore:
         self, partition: Partition, ids: Sequence[str], forget: bool = False, spare: Spare = Spare.NONE
     ) -> list[Outcome]:
         with self._change(partition) as change:
-            return [self._cancel(change, id, forget, spare) for id in ids]
+            done = [self._cancel(change, id, forget, spare) for id in ids]
+            return told(self.hook, "cancel", change, [Ref(id) for id in ids], done)
 
     def _cancel(self, change: Change, id: str, forget: bool, spare: Spare) -> Outcome:
         found = change.find(id)
@@ -261,12 +269,13 @@ class MemoryStore:
 
     async def edit(self, partition: Partition, items: Sequence[Edit]) -> list[Outcome]:
         with self._change(partition) as change:
-            return [edited(change, item) for item in items]
+            return told(self.hook, "edit", change, items, [edited(change, item) for item in items])
 
     async def revive(self, partition: Partition, revive: Revive) -> list[tuple[str, Outcome]]:
         with self._change(partition) as change:
             ids = self._dead_ids(change, revive.limit) if revive.ids is None else revive.ids
-            return [(id, self._revive(change, id, revive)) for id in ids]
+            done = told(self.hook, "revive", change, ids, [self._revive(change, id, revive) for id in ids])
+            return list(zip(ids, done, strict=True))
 
     def _revive(self, change: Change, id: str, revive: Revive) -> Outcome:
         found = change.find(id)
@@ -288,7 +297,8 @@ class MemoryStore:
     async def purge(self, partition: Partition, purge: Purge) -> list[tuple[str, Outcome]]:
         with self._change(partition) as change:
             ids = self._dead_ids(change, purge.limit) if purge.ids is None else purge.ids
-            return [(id, self._purge(change, id)) for id in ids]
+            done = told(self.hook, "purge", change, ids, [self._purge(change, id) for id in ids])
+            return list(zip(ids, done, strict=True))
 
     def _purge(self, change: Change, id: str) -> Outcome:
         found = change.find(id)
@@ -369,7 +379,10 @@ class MemoryStore:
         for record in [record for record in state.record_set.records.values() if record.topic == partition.topic]:
             if counts["work"] >= limit:
                 break
-            counts.update(state.record_set.tidy(record, now_ms))
+            did = list(state.record_set.tidy(record, now_ms))
+            counts.update(did)
+            if self.hook.outcomes is not None and record.reason is not None and record.reason in did:
+                self.hook.outcomes.died(partition, [(record.id, record.reason)])
         for schedule, fence in list(state.fences.items()):
             if fence.ends_ms is not None and fence.ends_ms <= now_ms:
                 del state.fences[schedule]

@@ -21,9 +21,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Generic, TypeVar
 
-from ...engine.errors import Loading, RateLimited, StoreDown, UnknownOutcome
+from ...engine.errors import Loading, RateLimited, StoreDown, Unavailable, UnknownOutcome
 from ...engine.limits import BATCH_BYTES, BATCH_JOBS, Limits
 from ...engine.namespace_queue import NamespaceQueue
+from ...engine.outcomes import OutcomeHook, Outcomes
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -47,11 +48,12 @@ SECOND_LANE_JOBS = 16  # jobs that must wait to open it; a call for fewer costs 
 class Batcher(Generic[Item, Result]):
     """Batches calls of one operation on one partition. `run(items, lane)` does one script call for up to 500 jobs. All
     ids in flight are different, within a lane and between the lanes. `namespace`: the limit of all queues of the
-    partition's namespace, if it has one."""
+    partition's namespace, if it has one. `tell` tells the outcomes of a call to whoever records them (`hook`)."""
 
     __slots__ = (
         "_bytes",
         "_flying",
+        "_hook",
         "_id_of",
         "_idle",
         "_jobs",
@@ -62,6 +64,7 @@ class Batcher(Generic[Item, Result]):
         "_run",
         "_size_of",
         "_tasks",
+        "_tell",
     )
 
     def __init__(
@@ -73,8 +76,12 @@ class Batcher(Generic[Item, Result]):
         limits: Limits,
         lanes: int = 1,
         namespace: NamespaceQueue | None = None,
+        hook: OutcomeHook = OutcomeHook(),
+        tell: Callable[[Outcomes, list[Item], list[Result]], None] | None = None,
     ) -> None:
         self._run = run
+        self._hook = hook
+        self._tell = tell
         self._id_of = id_of
         self._size_of = size_of
         self._idle = idle
@@ -149,6 +156,8 @@ class Batcher(Generic[Item, Result]):
                     call = loop.create_task(_result(self._run(items, lane)))
                     last()
                     results = await call
+                if self._hook.outcomes is not None:
+                    self._report(self._hook.outcomes, items, results)
                 last = partial(_settle, batch, results)
                 if isinstance(results, StoreDown | Loading | UnknownOutcome):
                     self._refuse(loop.time() - MOST_WAIT_S)
@@ -158,6 +167,12 @@ class Batcher(Generic[Item, Result]):
             if not self._tasks:
                 self._idle()
             last()
+
+    def _report(self, outcomes: Outcomes, items: list[Item], results: list[Result] | Exception) -> None:
+        if isinstance(results, Unavailable):  # a part of it may have been done
+            outcomes.lost()
+        elif self._tell is not None and isinstance(results, list):
+            self._tell(outcomes, items, results)
 
     def _refuse(self, before_s: float) -> None:
         """Refuse what has waited since before that time. It never left this process."""

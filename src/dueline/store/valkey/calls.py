@@ -20,8 +20,9 @@ from redis.exceptions import NoScriptError, OutOfMemoryError, ResponseError
 from ...engine.errors import ClockStep, Loading, StoreDown, StoreFull, StoreReplaced, UnknownOutcome
 from ...engine.guards import Guard
 from ...engine.job import Partition
+from ...engine.outcomes import OutcomeHook
 from ...engine.store import Events, StalePolicy
-from . import codec, directory, tokens
+from . import codec, directory, event_stream, tokens
 from .clock import StoreClock
 from .epochs import Epochs
 from .keys import (
@@ -32,7 +33,10 @@ from .keys import (
     directory_keys,
     epoch_copies,
     epoch_keys,
+    event_keys,
+    interest_channel,
     meta_key,
+    news_channel,
     other_version,
     partition_keys,
     token_keys,
@@ -83,6 +87,7 @@ class Calls:
         self.link = link
         self.clock = store_clock or StoreClock()
         self.events: Events | None = None
+        self.hook = OutcomeHook()
         self.repeat_every = 0
         self.reconnects = 0
         self.unlisted: dict[
@@ -178,6 +183,8 @@ class Calls:
             except (LinkLost, NotNow) as error:
                 self.reconnects += isinstance(error, LinkLost)
                 written = written or error.written
+                if written and self.hook.outcomes is not None:  # a repeated call tells less than the first
+                    self.hook.outcomes.lost()
                 loading, message, refused_s = error.loading, str(error), error.refused_s
             except TimeoutError:
                 pass  # the patience is over, and the outcome was unknown before this try
@@ -321,7 +328,12 @@ class Calls:
 
         until_s = time.monotonic() + self._patience_s
         while True:
-            reply = await self._healed(attempt, name)
+            try:
+                reply = await self._healed(attempt, name)
+            except asyncio.CancelledError:
+                if self.hook.outcomes is not None:
+                    self.hook.outcomes.lost()
+                raise
             if self.repeat_every and self._nonce % self.repeat_every == 0:
                 reply = await self._healed(attempt, name)
             in_time = self._test_clock is not None or self.clock.observe(reply[1], asked_ms)
@@ -371,6 +383,14 @@ class Calls:
         if self.repeat_every:
             await self._shared(*names, what, numbers, blob, what in tokens.READING)
         return await self._shared(*names, what, numbers, blob, what in tokens.READING)
+
+    async def event_call(self, what: int, numbers: bytes, blob: bytes) -> tuple[bytes, bytes]:
+        """One call of events.lua: (numbers, blob)."""
+        channel = interest_channel if what == event_stream.LISTEN else news_channel
+        names = ("events", event_keys(self._prefix), channel(self._prefix))
+        if self.repeat_every:
+            await self._shared(*names, what, numbers, blob, what in event_stream.READING)
+        return await self._shared(*names, what, numbers, blob, what in event_stream.READING)
 
     async def epoch_call(self, what: int, numbers: list[int], *texts: str | bytes) -> tuple[int, str]:
         """One call of epochs.lua: (state, epoch). `texts`: those after the data version."""

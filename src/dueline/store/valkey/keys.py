@@ -21,7 +21,7 @@ All keys of a partition share one hash tag, so that a script touches only one sl
 
     {audit}       state hash and log list of the audit log
     {directory}   topics zset, seen zset, config hash, agenda zset, meta hash, epochs hash, closed zset; charts hash,
-                  chart-ring hash, chart-names zset
+                  chart-ring hash, chart-names zset; events stream, listening hash, members zset
     {epoch-N}     on a Cluster: copies of the store's epoch, in slots far apart
 
     {tokens}      access tokens: records hash, changes zset, ends zset; servers: confirmed zset, seen zset
@@ -124,6 +124,21 @@ def changes_channel(prefix: str) -> str:
 def token_keys(prefix: str) -> tuple[str, ...]:
     """records, changes, ends, confirmed, seen: the order of tokens.lua."""
     return tuple(f"{prefix}:{{tokens}}:{name}" for name in ("records", "changes", "ends", "confirmed", "seen"))
+
+
+def event_keys(prefix: str) -> tuple[str, ...]:
+    """stream, state, members: the order of events.lua."""
+    return tuple(f"{prefix}:{{directory}}:{name}" for name in ("events", "listening", "members"))
+
+
+def interest_channel(prefix: str) -> str:
+    """Where events.lua announces that somebody begins to listen."""
+    return f"{prefix}:{{directory}}:listen"
+
+
+def news_channel(prefix: str) -> str:
+    """Where events.lua announces new entries of the stream."""
+    return f"{prefix}:{{directory}}:news"
 
 
 def tokens_channel(prefix: str) -> str:

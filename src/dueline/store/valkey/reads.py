@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...engine.job import Partition
 from ...engine.open_groups import GroupPage, OpenGroup
 from ...engine.store import Page, Query
-from . import codec
+from . import codec, requests
 from .calls import Calls
 
 _GROUP_NUMBERS = 8
@@ -13,14 +13,7 @@ _GROUP_NUMBERS = 8
 
 async def page_of_jobs(calls: Calls, partition: Partition, query: Query) -> Page:
     """list.lua"""
-    tag, key = (query.tag or "").encode(), (query.merge_key or "").encode()
-    key_size = -1 if query.merge_key is None else len(key)
-    state = 0 if query.state is None else codec.STATE_NUMBER[query.state]
-    after = -1 if query.due_after_ms is None else query.due_after_ms
-    before = -1 if query.due_before_ms is None else query.due_before_ms
-    sizes = (len(tag), key_size, len(query.cursor))
-    numbers = [state, query.limit, int(query.body), after, before, *sizes, int(query.newest)]
-    now_ms, n, blob = await calls.look("list", partition, codec.pack_numbers(numbers), tag + key + query.cursor)
+    now_ms, n, blob = await calls.look("list", partition, *requests.query(query))
     jobs = codec.decode_shown(n[1:], blob, partition.topic, n[0])
     return Page([job for job in jobs if job is not None], blob[: n[0]] or None, now_ms)
 

@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import Any
 
 from ...engine.fence import Fence
 from ...engine.job import Partition
 from ...engine.limits import MAX_ERROR_BYTES
-from ...engine.store import Control, Edit, Extend, Outcome, Ref, Release
-from .codec import CODES, REASON_NUMBER, checksum, pack_id, pack_numbers, pack_policy, pack_tags, token_bytes, unpack_id
+from ...engine.store import Control, Edit, Extend, Outcome, Query, Ref, Release, SendItem
+from .codec import (
+    CODES,
+    REASON_NUMBER,
+    STATE_NUMBER,
+    checksum,
+    pack_id,
+    pack_numbers,
+    pack_policy,
+    pack_tags,
+    token_bytes,
+    unpack_id,
+)
 
 Encoded = tuple[bytes, bytes]
 READ_FENCES = pack_numbers([2])  # fence.lua
+id_of: Callable[[Any], str] = attrgetter("id")
+
+
+def body_size(item: SendItem | Edit) -> int:
+    return len(item.body or b"")
 
 
 def refs(items: Sequence[Ref]) -> Encoded:
@@ -75,6 +93,18 @@ def edits(items: Sequence[Edit]) -> Encoded:
         numbers += (len(id), 0, item.version or 0, *_when(item), ttl, kind, checksum(body), len(body))
         numbers += (_size(item.headers), _size(tags), len(policy))
     return pack_numbers(numbers), b"".join(ids + pieces)
+
+
+def query(which: Query) -> Encoded:
+    """list.lua"""
+    tag, key = (which.tag or "").encode(), (which.merge_key or "").encode()
+    key_size = -1 if which.merge_key is None else len(key)
+    state = 0 if which.state is None else STATE_NUMBER[which.state]
+    after = -1 if which.due_after_ms is None else which.due_after_ms
+    before = -1 if which.due_before_ms is None else which.due_before_ms
+    sizes = (len(tag), key_size, len(which.cursor))
+    numbers = [state, which.limit, int(which.body), after, before, *sizes, int(which.newest)]
+    return pack_numbers(numbers), tag + key + which.cursor
 
 
 def dead(what: int, ids: Sequence[str], limit: int, delay_ms: int, max_attempts: int) -> Encoded:

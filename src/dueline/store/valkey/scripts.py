@@ -41,6 +41,7 @@ OPERATIONS = (
     "fence",
     "charts",
     "groups",
+    "events",
 )
 _INCLUDE = re.compile(r"^-- include (\w+)$", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)

@@ -44,7 +44,8 @@ class SingleSends:
     """Safe to use from any thread. If it is busy, `send` returns None, and the caller uses the async path.
 
     `unlisted(partition)` is called in the sending thread when the store reports that the partition's topic is not
-    registered."""
+    registered. `tell(partition, item, outcome)` is called there while somebody records; without an outcome, it is
+    unknown."""
 
     def __init__(
         self,
@@ -54,6 +55,7 @@ class SingleSends:
         reply_timeout_s: float,
         patience_s: float,
         unlisted: Callable[[Partition], None],
+        tell: Callable[[Partition, SendItem, SendOutcome | None], None],
     ) -> None:
         self._url = url
         self._tls = tls
@@ -63,6 +65,7 @@ class SingleSends:
         self._reply_timeout_s = reply_timeout_s
         self._patience_s = patience_s
         self._unlisted = unlisted
+        self._tell = tell
         self._lock = threading.Lock()
         self._connection: Any = None
         self._socket: socket.socket | None = None
@@ -123,6 +126,8 @@ class SingleSends:
             now_s = monotonic()
             until_s = until_s or now_s + self._patience_s
             if now_s + pause_s > until_s:
+                if self._calls.hook.outcomes is not None:
+                    self._tell(partition, item, None)
                 raise UnknownOutcome()
             sleep(pause_s)
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
@@ -134,6 +139,8 @@ class SingleSends:
             self._epochs.saw(partition, outcome.version, now_ms)
         if said & 1:
             self._unlisted(partition)
+        if self._calls.hook.outcomes is not None:
+            self._tell(partition, item, outcome)
         return outcome
 
     def _tried(self, head: bytes, carried: bytes, rest: bytes) -> Any:

@@ -12,7 +12,6 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from operator import attrgetter
 from typing import Any
 
 from msgspec.structs import replace
@@ -44,7 +43,7 @@ from ...engine.store import (
     Spare,
     Stats,
 )
-from . import appends, codec, reads, requests
+from . import appends, codec, reads, requests, telling
 from .audit_log import ValkeyAuditLog
 from .batching import Batcher, together
 from .calls import Calls, WrongStore
@@ -52,6 +51,7 @@ from .charts import ValkeyCharts
 from .clock import StoreClock
 from .directory import ValkeyDirectory, announced_change
 from .epochs import accept_command
+from .event_stream import ValkeyEventStream
 from .id_lookup import MOVED, MOVES, IdLookup
 from .keys import changes_channel, partition_keys, tokens_channel
 from .link import Link
@@ -109,6 +109,8 @@ class ValkeyStore:
         self.audit = ValkeyAuditLog(self._calls.once, prefix, limits)
         self.charts = ValkeyCharts(self._calls.once, prefix)
         self.tokens = ValkeyTokens(self._calls.tokens, partial(self._wakeups.watch, tokens_channel(prefix)))
+        self.stream = ValkeyEventStream(self._calls.event_call, self._wakeups, prefix)
+        self.hook = self._calls.hook
         self.clock = self._calls.clock
         self._openings = Openings(self._calls)
         self.epochs = self._calls.epochs
@@ -150,8 +152,11 @@ class ValkeyStore:
         def unlisted(partition: Partition) -> None:
             loop.call_soon_threadsafe(self._calls.found_unlisted, partition)
 
+        def tell(partition: Partition, item: SendItem, outcome: SendOutcome | None) -> None:
+            loop.call_soon_threadsafe(telling.tell_sent, self.hook, partition, item, outcome)
+
         url = self._link.address.node_url
-        return SingleSends(url, self._tls, self._calls, self._reply_timeout_s, self._patience_s, unlisted)
+        return SingleSends(url, self._tls, self._calls, self._reply_timeout_s, self._patience_s, unlisted, tell)
 
     async def watch(self, partition: Partition) -> None:
         await self._wakeups.watch(partition_keys(self.prefix, partition).channel, lambda _: self._woken(partition))
@@ -186,12 +191,14 @@ class ValkeyStore:
         if batcher is None:
             batcher = self._batchers[key] = Batcher(
                 lambda items, lane: run(partition, items, variant, f"{variant or ''}{'b' * lane}"),
-                _id_of,
-                _body_size if name in ("send", "append", "edit") else lambda item: 64,
+                requests.id_of,
+                requests.body_size if name in ("send", "append", "edit") else lambda item: 64,
                 partial(self._batchers.pop, key, None),
                 self.limits,
                 LANES.get(name, 1),
                 None if name in FINISHING else self._queue_of(partition.namespace),
+                self.hook,
+                lambda outcomes, items, results: outcomes.done(name, partition, items, results),
             )
         return batcher
 
@@ -300,13 +307,15 @@ class ValkeyStore:
                 for job in corrupt
             ]
             await self.release(partition, dead)
+        if (heard := self.hook.outcomes) is not None:
+            telling.tell_pulled(heard, partition, jobs, n, blob)
         deaths = (Reason.EXPIRED,) * n[3] + (Reason.EXHAUSTED,) * n[4] + (Reason.CORRUPT,) * len(corrupt)
         next_ms, more = None if n[0] < 0 else n[0], bool(n[1]) or bool(corrupt)
         return PullOutcome(jobs, next_ms, more, now_ms, not said & 2, deaths, n[2], n[5])
 
     def ack(self, partition: Partition, items: Sequence[Ref]) -> Awaitable[list[Outcome]]:
         if partition.namespace_ids and not partition.topic:
-            return self._lookup.run(partition, items, _id_of, self.ack)
+            return self._lookup.run(partition, items, requests.id_of, self.ack)
         return self._joined("ack", partition, 0, self._ack).call(items)
 
     async def _ack(self, partition: Partition, items: list[Ref], variant: int, slot: str) -> list[Outcome]:
@@ -315,7 +324,7 @@ class ValkeyStore:
 
     async def release(self, partition: Partition, items: Sequence[Release]) -> list[Outcome]:
         if partition.namespace_ids and not partition.topic:
-            return await self._lookup.run(partition, items, _id_of, self.release)
+            return await self._lookup.run(partition, items, requests.id_of, self.release)
         return await self._joined("release", partition, 0, self._release).call(items)
 
     async def _release(self, partition: Partition, items: list[Release], variant: int, slot: str) -> list[Outcome]:
@@ -324,7 +333,7 @@ class ValkeyStore:
 
     async def extend(self, partition: Partition, items: Sequence[Extend]) -> list[Outcome]:
         if partition.namespace_ids and not partition.topic:
-            return await self._lookup.run(partition, items, _id_of, self.extend)
+            return await self._lookup.run(partition, items, requests.id_of, self.extend)
         return await self._joined("extend", partition, 0, self._extend).call(items)
 
     async def _extend(self, partition: Partition, items: list[Extend], variant: int, slot: str) -> list[Outcome]:
@@ -421,7 +430,10 @@ class ValkeyStore:
         for part in parts:
             encoded = requests.dead(what, part, 0 if ids is not None else min(limit, 500), delay, most)
             async with self._alone("dead", partition):
-                results += requests.dead_outcomes(*await self._openings.change("dead", partition, *encoded))
+                done = requests.dead_outcomes(*await self._openings.change("dead", partition, *encoded))
+            if (heard := self.hook.outcomes) is not None:
+                telling.tell_dead(heard, partition, what, done)
+            results += done
         return results
 
     async def revive(self, partition: Partition, revive: Revive) -> list[tuple[str, Outcome]]:
@@ -432,12 +444,7 @@ class ValkeyStore:
         return await self._dead(partition, 2, purge.ids, purge.limit, 0, -1)
 
     async def clean(self, partition: Partition, limit: int = 200) -> CleanOutcome:
-        n, _ = await self._changed("clean", partition, codec.pack_numbers([min(limit, 200)]))
+        n, blob = await self._changed("clean", partition, codec.pack_numbers([min(limit, 200)]))
+        if (heard := self.hook.outcomes) is not None:
+            telling.tell_deaths(heard, partition, blob)
         return CleanOutcome(n[0], n[1], n[2], n[3], None if n[4] < 0 else n[4], bool(n[5]))
-
-
-_id_of: Callable[[Any], str] = attrgetter("id")
-
-
-def _body_size(item: SendItem | Edit) -> int:
-    return len(item.body or b"")

@@ -1,0 +1,127 @@
+"""Events over HTTP: one page of JSON per call, or one answer that does not end (server-sent events).
+
+    id: 1763430000000-0-2                        the position behind this event; Last-Event-ID continues there
+    event: job                                   hello (first), job, topic, gap
+    data: {"at_ms":1763430000000,"what":"sent","topic":"orders",...}
+
+A comment and the current position are sent every BEAT_S, so that proxies keep the connection open and a listener that
+filters can continue near the end of the stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+
+import msgspec
+from msgspec.structs import asdict
+
+from ...api import answers as a
+from ...api import live_requests as lr
+from ...api.reply import Reply
+from ...engine.engine import Engine
+from ...engine.errors import DuelineError
+from ...engine.event import Event
+from ...engine.event_feeds import Feed, Gap, Told
+from ..http import Response
+from .wire import Caller
+
+BEAT_S = 15.0
+RETRY_S = 1.0  # while the store does not answer
+STREAM_HEADERS = (("cache-control", "no-store"), ("x-accel-buffering", "no"))
+
+_to_json = msgspec.json.Encoder().encode
+
+
+class EventHandlers:
+    """The handlers of the group "Events"."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def events(self, caller: Caller, request: lr.ListEvents) -> Reply:
+        feed = await self._engine.feeds.open(caller.namespace, request.topic or (), request.after)
+        try:
+            if request.after is None:
+                told = [a.Event(event="hello", cursor=feed.id, at_ms=self._engine.store.now_ms())]
+            else:
+                wait_ms = min(request.wait_ms or 0, self._engine.limits.max_wait_ms)
+                told = [event_view(one) for one in await feed.next(wait_ms / 1000)]
+            return Reply(a.EventPage(events=tuple(told), next_cursor=feed.id))
+        finally:
+            feed.close()
+
+
+class ServerSentEvents:
+    """An answer that does not end (`http.Stream`)."""
+
+    def __init__(self, engine: Engine, feed: Feed) -> None:
+        self._engine = engine
+        self._feed = feed
+
+    def close(self) -> None:
+        self._feed.close()
+
+    async def pieces(self) -> AsyncGenerator[bytes]:
+        feed = self._feed
+        try:
+            yield _written("hello", feed.id, {"at_ms": self._engine.store.now_ms()})
+            while not feed.ended:
+                try:
+                    told = await feed.next(BEAT_S)
+                except DuelineError:
+                    await self._engine.idle(int(RETRY_S * 1000))
+                    continue
+                if told:
+                    yield b"".join(map(_message, told))
+                elif not feed.ended:
+                    yield b":\nid: %b\n\n" % feed.id.encode()
+        except DuelineError:
+            return  # the server stops
+
+
+async def begin_events(engine: Engine, caller: Caller, request: lr.ListEvents, last_id: str | None) -> Response:
+    """Raises a DuelineError if the stream cannot begin."""
+    feed = await engine.feeds.open(caller.namespace, request.topic or (), request.after or last_id)
+    stream = ServerSentEvents(engine, feed)
+    return Response(200, content_type="text/event-stream", headers=STREAM_HEADERS, stream=stream)
+
+
+def event_view(told: Told) -> a.Event:
+    """A message as a client gets it."""
+    what = told.what
+    if isinstance(what, Gap):
+        return a.Event(event="gap", cursor=told.id or None, reason=what.reason)
+    return a.Event(
+        event="topic" if what.id is None else "job",
+        cursor=told.id,
+        at_ms=what.at_ms,
+        what=what.what,
+        topic=what.topic,
+        id=what.id,
+        attempt=what.attempt,
+        state=what.state,
+        reason=what.reason,
+        error=what.error,
+        by=what.by,
+    )
+
+
+def _message(told: Told) -> bytes:
+    what = told.what
+    if isinstance(what, Gap):
+        return _written("gap", told.id, {"reason": what.reason})
+    if what.id is None:
+        return _written("topic", told.id, {"at_ms": what.at_ms, "what": what.what, "topic": what.topic})
+    return _written("job", told.id, _job(what))
+
+
+def _job(event: Event) -> dict[str, object]:
+    names = ("at_ms", "what", "topic", "id", "attempt", "state", "reason", "error", "by")
+    fields = asdict(event)
+    return {name: fields[name] for name in names}
+
+
+def _written(kind: str, id: str, data: dict[str, object]) -> bytes:
+    """One message. JSON has no line breaks, so the data is one line."""
+    head = b"id: %b\n" % id.encode() if id else b""
+    return b"%bevent: %b\ndata: %b\n\n" % (head, kind.encode(), _to_json(data))
