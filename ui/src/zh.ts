@@ -85,6 +85,7 @@ export const ZH: Record<string, string> = {
   "Deleted": "已删除",
   "Delivered": "已投递",
   "Deliveries/s": "投递/秒",
+  "Delivery": "投递",
   "Details": "详情",
   "Died": "死亡",
   "Do nothing": "不操作",

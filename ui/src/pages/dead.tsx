@@ -165,7 +165,7 @@ function Groups({ groups, only, choose, note }: { groups: Group[]; only: string;
             {groups.slice(0, 20).map((one) => (
               <tr key={one.key} class={one.key === only ? "at" : ""}>
                 <td>{t(one.reason)}</td>
-                <td class="whole"><button class="link break" aria-pressed={one.key === only} onClick={() => choose(one.key === only ? "" : one.key)}><span class="ell" title={one.error}>{one.error || t("no error was given")}</span></button></td>
+                <td class="whole"><button class="link break" aria-pressed={one.key === only} onClick={() => choose(one.key === only ? "" : one.key)}><span class="ell long" title={one.error}>{one.error || t("no error was given")}</span></button></td>
                 <td class="num" data-label={t("Jobs")}><Num n={one.jobs.length} /></td>
                 <td><MiniBars values={hourly(one.jobs)} label={t("{n} in the last 24 hours", { n: exact(hourly(one.jobs).reduce((sum, n) => sum + n, 0)) })} /></td>
                 <td data-label={t("Latest")}><Time ms={Math.max(...one.jobs.map((job) => job.ended_at_ms ?? 0))} /></td>

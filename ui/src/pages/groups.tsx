@@ -47,7 +47,7 @@ function GroupTable({ rows, withTopic }: { rows: Row[]; withTopic: boolean }) {
   return (
     <div class="wrap">
       <table class="cards">
-        <thead><tr><th>{t("Merge key")}</th>{withTopic && <th>{t("Topic")}</th>}<th>{t("Items")}</th><th>{t("Delivered")}</th><th class="num">{t("Size")}</th><th>{t("Latest item")}</th><th>{t("Opened")}</th></tr></thead>
+        <thead><tr><th>{t("Merge key")}</th>{withTopic && <th>{t("Topic")}</th>}<th>{t("Items")}</th><th>{t("Delivery")}</th><th class="num">{t("Size")}</th><th>{t("Latest item")}</th><th>{t("Opened")}</th></tr></thead>
         <tbody>
           {rows.map((one) => (
             <tr key={`${one.topic} ${one.id}`} data-link={href(["topics", one.topic, "jobs", one.id])}>

@@ -1,7 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { call, type Charts, type Push, type Readiness, type State, type Topic, topicPath } from "../api";
 import { type Series, Spark, thinned } from "../charts";
-import { exact, span } from "../format";
+import { exact, short, span } from "../format";
 import { t } from "../i18n";
 import { Icon, StateMark } from "../icons";
 import { missing, useLive } from "../live";
@@ -90,13 +90,13 @@ function Tiles({ charts, topics }: { charts: Charts | undefined; topics: Topic[]
   const series = charts?.series ?? {};
   const seconds = (charts?.step_ms ?? 60_000) / 1000;
   const perS = (name: string): string => rate((known(series[name]).at(-1) ?? 0) / seconds);
-  const day = (name: string): string => t("{n} in 24 h", { n: exact(sum(series[name])) });
+  const day = (name: string): string => t("{n} in 24 h", { n: short(sum(series[name])) });
   const late = (name: string): number | undefined => known(series[name]).at(-1);
   const [p50, p99] = [late("late_p50_ms"), late("late_p99_ms")];
   return (
     <div class="tiles six">
       <Tile name={t("Sends/s")} figure={charts ? perS("sends") : "–"} note={charts ? day("sends") : ""} values={line(series["sends"])} />
-      <Tile name={t("Deliveries/s")} figure={charts ? perS("deliveries") : "–"} note={charts ? t("{n} done in 24 h", { n: exact(sum(series["acks"])) }) : ""} values={line(series["deliveries"])} />
+      <Tile name={t("Deliveries/s")} figure={charts ? perS("deliveries") : "–"} note={charts ? t("{n} done in 24 h", { n: short(sum(series["acks"])) }) : ""} values={line(series["deliveries"])} />
       <Tile name={t("Failures/s")} figure={charts ? perS("failures") : "–"} note={charts ? day("failures") : ""} values={line(series["failures"])} kind="warn" />
       <Tile name={t("Lateness p99")} figure={p99 === undefined ? "–" : span(p99)} note={p50 === undefined ? "" : t("p50 {span}", { span: span(p50) })} values={line(series["late_p99_ms"], most)} />
       <Tile name={t("Unfinished jobs")} figure={<Num n={pending} />} note={t("{n} topics", { n: exact(topics.length) })} values={line(series["pending"])} link={href(["jobs"])} />
