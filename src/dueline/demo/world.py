@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
-from .. import Client, new_job
+from ..client import Client, new_job
 from ..client.calls import NewJob
 from .receiver import PAYMENT_STORY, STORY
 

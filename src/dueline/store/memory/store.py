@@ -352,10 +352,7 @@ class MemoryStore:
     async def read(self, partition: Partition, ids: Sequence[str], body: bool = True) -> list[Job | None]:
         now_ms, record_set = self._clock(), self._state(partition).record_set
         found = [record_set.find(id, now_ms) for id in ids]
-        mine = [
-            one if one is not None and (one[0].topic == partition.topic or not partition.topic) else None
-            for one in found
-        ]
+        mine = [one if one is not None and partition.topic in ("", one[0].topic) else None for one in found]
         return [None if one is None else job_of(*one, body) for one in mine]
 
     async def list(self, partition: Partition, query: Query) -> Page:
