@@ -44,10 +44,12 @@ async def run(port: int | None, seed: int, still: bool, ready: Callable[[str], N
         await asyncio.to_thread(server.start)
         stack.push_async_callback(asyncio.to_thread, server.stop)
         await write_yesterday(server.data, seed)
-        await asyncio.to_thread(World(server.url, receiver.url, seed).fill)
+        world = World(server.url, receiver.url, seed)
+        await asyncio.to_thread(world.fill)
         for worker in workers(server.url):
             await worker.start()
             stack.push_async_callback(worker.stop, "100ms")
+        await asyncio.to_thread(world.open)
         ready(server.url)
         if not still:
             customers = asyncio.ensure_future(_serve_customers(server.url, seed))

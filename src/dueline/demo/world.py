@@ -31,6 +31,7 @@ class World:
     """Fills an empty server. `receiver_url` is where its push targets point."""
 
     def __init__(self, url: str, receiver_url: str, seed: int) -> None:
+        self._url = url
         self._client = Client(url)
         self._receiver_url = receiver_url
         self._chance = random.Random(seed)
@@ -44,9 +45,15 @@ class World:
             self._digests()
             self._neglected()
             self._schedules()
-            self._client.send("reports", {"month": "2026-10"}, id="monthly-2026-10")
-            self._client.send("videos", {"film": "unboxing"}, id="unboxing-1080p")
             self._push()
+
+    def open(self) -> None:
+        """When the staff is there: work that takes long."""
+        with Client(self._url) as client:
+            client.send("reports", {"month": "2026-10"}, id="monthly-2026-10")
+            client.send("videos", {"film": "unboxing"}, id="unboxing-1080p")
+            for topic in ("reports", "videos"):
+                _until(lambda one=topic: client.topic(one).counts.leased == 1)
 
     def _orders(self) -> None:
         chance, client = self._chance, self._client
@@ -131,7 +138,7 @@ class World:
     def _push(self) -> None:
         """Payments are confirmed by calls that sometimes fail; a partner is down, so its breaker opens."""
         client = self._client
-        client.set_push("payment-notify", f"{self._receiver_url}/payments", retry=LADDER, concurrency=6, timeout="5s")
+        client.set_push("payment-notify", f"{self._receiver_url}/payments", retry=LADDER, concurrency=16, timeout="5s")
         client.set_push(
             "partner-orders",
             f"{self._receiver_url}/partner",
