@@ -49,6 +49,8 @@ MSG = {"topic": "{topic}", "msgId": "a"}
 SERVICE = "aHR0cDovL2V4YW1wbGUuY29tLw=="  # http://example.com/ in base64
 JOB = {"topic": "{topic}", "id": "a", "delay": 3600, "ttr": 60, "body": "x"}
 
+WORKER = {"host": "h", "pid": 1, "version": "0", "topics": ["{topic}"], "concurrency": 1, "started_at_ms": 1}
+
 SAMPLES: dict[str, Sample] = {
     "healthz": Sample("GET", "/healthz", Names.NOTHING),
     "readyz": Sample("GET", "/readyz", Names.NOTHING),
@@ -110,6 +112,9 @@ SAMPLES: dict[str, Sample] = {
     "revoke_token": Sample("DELETE", A, Names.ALL),
     "list_audit": Sample("GET", "/v1/audit", Names.ALL),
     "info": Sample("GET", "/v1/info", Names.NOTHING),
+    "list_workers": Sample("GET", "/v1/workers", Names.NOTHING),  # it shows what the token is valid for
+    "put_worker": Sample("PUT", "/v1/workers/a", body=WORKER),
+    "stop_worker": Sample("DELETE", "/v1/workers/a", Names.NOTHING),
     "events": Sample("GET", "/v1/events?topic={topic}&wait_ms=0"),
     "camellia_send_msg": Sample("POST", C + "sendMsg", form={**MSG, "msg": "x", "delayMillis": "3600000"}),
     "camellia_pull_msg": Sample("POST", C + "pullMsg", form={"topic": "{topic}"}),

@@ -21,6 +21,7 @@ OWN_KEYS = {
     "tokens": "records changes ends confirmed seen",
     "epochs": "meta epochs closed",
     "events": "stream state members",
+    "workers": "records seen",
 }
 
 

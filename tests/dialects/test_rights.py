@@ -70,6 +70,9 @@ get_token                       admin   header or cookie
 rotate_token                    admin   header or cookie
 revoke_token                    admin   header or cookie
 events                          read    header or cookie
+list_workers                    read    header or cookie
+put_worker                      pull    header or cookie
+stop_worker                     pull    header or cookie
 list_audit                      admin   header or cookie
 info                            read    header or cookie
 

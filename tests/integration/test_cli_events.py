@@ -65,7 +65,7 @@ def test_watch_shows_one_job_until_it_has_ended(places: dict[str, str], ends: st
             command.wait(WITHIN_S)
             shown = command.stdout.read()
         assert command.returncode == code, shown
-        assert ("acked" if ends == "ack" else "cancelled") in shown or "watching" in shown
+        assert ("acked" if ends == "ack" else "cancelled") in shown or "gap (new)" in shown, "told, or read after a gap"
 
 
 def test_watching_a_job_that_is_not_there_is_not_found(places: dict[str, str]) -> None:

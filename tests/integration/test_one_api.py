@@ -198,6 +198,8 @@ CALLS: dict[str, calls.Call[Any]] = {
     "rotate no token": calls.rotate_token("nobody"),
     "rotate a token with a wrong overlap": calls.rotate_token("nobody", "later"),
     "revoke no token": calls.revoke_token("nobody"),
+    "a worker that is not there": calls.stop_worker("nobody"),
+    "workers of nobody": calls.workers(),
     "events behind a wrong position": calls.events(["t"], "x"),
     "events of the future": calls.events(["t"], "9999999999999-1", 0),
     "audit of nobody": calls.audit("calls", "nobody", "pause", 5, limit=1),

@@ -22,6 +22,10 @@ from .access_answers import Token as Token
 from .access_answers import TokenPage as TokenPage
 from .live_answers import Event as Event
 from .live_answers import EventPage as EventPage
+from .live_answers import Worker as Worker
+from .live_answers import Workers as Workers
+from .live_answers import WorkerSeen as WorkerSeen
+from .live_answers import WorkerStopped as WorkerStopped
 from .overview_answers import Charts as Charts
 from .overview_answers import Forecast as Forecast
 from .overview_answers import GroupPage as GroupPage

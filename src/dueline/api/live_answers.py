@@ -37,6 +37,50 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
         return None if self.at_ms is None else datetime_of(self.at_ms)
 
 
+class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that a worker works on."""
+
+    topic: str
+    id: str
+    since_ms: int
+
+
+class Worker(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker as it last reported itself. `running` has at most 50 jobs. A worker is forgotten 60 s after its last
+    report; `stopped`: it has stopped since."""
+
+    name: str
+    host: str
+    pid: int
+    version: str
+    topics: tuple[str, ...]
+    concurrency: int
+    started_at_ms: int
+    seen_at_ms: int
+    running: tuple[RunningJob, ...] = ()
+    stopped: bool = False
+
+
+class Workers(msgspec.Struct, frozen=True, kw_only=True):
+    """The workers of a namespace, by name; at most 1,000."""
+
+    workers: tuple[Worker, ...]
+
+
+class WorkerSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """When the next report is expected."""
+
+    name: str
+    beat_ms: int
+
+
+class WorkerStopped(msgspec.Struct, frozen=True, kw_only=True):
+    """The worker is shown as stopped."""
+
+    name: str
+    result: str
+
+
 class EventPage(msgspec.Struct, frozen=True, kw_only=True):
     """Events, and where the next page begins. There is always a next one."""
 

@@ -74,7 +74,7 @@ P = T + "/push"
 S = "/v1/schedules"
 A = "/v1/tokens"
 SEND, TAKE, TOPICS, DEAD, PUSH, TOKENS = "Sending", "Consuming", "Topics", "Dead jobs", "Push", "Tokens"
-SCHEDULES, EVENTS, OVERVIEW = "Schedules", "Events", "Overview"
+SCHEDULES, EVENTS, OVERVIEW, WORKERS = "Schedules", "Events", "Overview", "Workers"
 SCHEDULE_CHANGES = ("not_found", "version_mismatch", "conflict")
 ENDED = ("not_found", "job_leased", "already_done")
 LEASES = ("lease_lost", "not_found")
@@ -196,6 +196,14 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("DELETE", A + "/{token}", "revoke_token", Right.ADMIN, TOKENS,
               "Revoke a token: no server accepts it after the answer", (a.Token,), errors=("not_found",),
               audited=True),
+    Operation("GET", "/v1/workers", "list_workers", Right.READ, WORKERS, "The workers of the last minute",
+              (a.Workers,)),
+    Operation("PUT", "/v1/workers/{name}", "put_worker", Right.PULL, WORKERS, "A worker reports itself, every 10 s",
+              (a.WorkerSeen,), lr.PutWorker, errors=("rate_limited",),
+              example={"host": "shop-1", "pid": 4711, "version": "0.1.0", "topics": ["orders"], "concurrency": 10,
+                       "started_at_ms": 1767225600000}),
+    Operation("DELETE", "/v1/workers/{name}", "stop_worker", Right.PULL, WORKERS, "A worker has stopped",
+              (a.WorkerStopped,), errors=("not_found",)),
     Operation("GET", "/v1/events", "events", Right.READ, EVENTS, "What happens, as server-sent events or page by page",
               (a.EventPage,), query=lr.ListEvents, parks=True, media=("application/json", "text/event-stream")),
     Operation("GET", "/v1/audit", "list_audit", Right.ADMIN, "Server", "Who changed what, newest first", (a.AuditPage,),

@@ -89,6 +89,7 @@ SECTIONS = (
             "top": "top.top",
             "events": "events.events",
             "watch": "events.watch",
+            "workers": "workers.workers",
             "audit": "audit.audit",
             "doctor": "doctor.doctor",
             "fsck": "fsck.fsck",

@@ -338,6 +338,18 @@ def events(topics: Sequence[str] = (), after: str | None = None, wait_ms: int = 
     return Call("events", r.EventPage, (), query, wait_ms=wait_ms)
 
 
+def put_worker(name: str, request: lr.PutWorker) -> Call[r.WorkerSeen]:
+    return Call("put_worker", r.WorkerSeen, (name,), request)
+
+
+def stop_worker(name: str) -> Call[r.WorkerStopped]:
+    return Call("stop_worker", r.WorkerStopped, (name,))
+
+
+def workers() -> Call[r.Workers]:
+    return Call("list_workers", r.Workers)
+
+
 def info() -> Call[r.Info]:
     return Call("info", r.Info)
 

@@ -4,7 +4,7 @@ No I/O.
 
 topics          topics topic set_topic delete_topic pause resume namespaces
 push targets    push set_push remove_push pause_push resume_push attempts
-the server      info ready events audit
+the server      info ready events workers audit
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Literal
 from ..api import answers as r
 from . import calls
 from .calls import Call
-from .method import Pages, method, pages
+from .method import Pages, Steps, method, pages
 from .overview_api import OverviewApi
 from .schedule_api import ScheduleApi
 from .sending import MergePolicy, OnConflict, RetryRule, Waits, merge_fields, retry_rule, with_attempts
@@ -189,6 +189,12 @@ class TopicApi(OverviewApi, ScheduleApi, TokenApi):
     def ready(self) -> Call[r.Readiness]:
         """Whether the server is ready, and if not, why."""
         return calls.ready()
+
+    @method
+    def workers(self) -> Steps[tuple[r.Worker, ...]]:
+        """The workers that have reported themselves in the last minute: who they are, and what they run."""
+        found: r.Workers = yield calls.workers()
+        return found.workers
 
     @pages
     def events(self, *topics: str, after: str | None = None) -> Pages[r.Event]:

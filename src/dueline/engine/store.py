@@ -2,7 +2,7 @@
 
 An operation on jobs is one atomic call on one partition; most take many jobs. What belongs to no partition has an
 interface of its own: `directory` (topics), `pushes` (log and circuit breaker of push targets), `audit`, `charts`,
-`tokens` and `stream` (events). `hook` tells what the calls have changed.
+`tokens`, `workers` and `stream` (events). `hook` tells what the calls have changed.
 
 Two implementations pass one contract suite: `store.memory` (the readable reference) and `store.valkey` (Lua).
 
@@ -41,6 +41,7 @@ from .outcomes import OutcomeHook
 from .policy import JobPolicy
 from .push_log import PushLog
 from .token_store import TokenStore
+from .worker_store import WorkerStore
 
 
 class Code(IntEnum):
@@ -357,6 +358,8 @@ class Store(Protocol):
     def tokens(self) -> TokenStore: ...
     @property
     def stream(self) -> EventStream: ...
+    @property
+    def workers(self) -> WorkerStore: ...
     @property
     def hook(self) -> OutcomeHook: ...
     @property

@@ -38,7 +38,7 @@ _PATH_PARAMETERS = {
     "topic": "The topic, percent-encoded.",
     "id": "The id of the job, percent-encoded.",
     "token": "The id of the token.",
-    "name": "The name of the schedule.",
+    "name": "The name of the schedule or of the worker.",
 }
 _PATH_EXAMPLES = {"topic": "orders", "id": "order-1042", "token": "5d41402abc4b", "name": "daily-report"}
 _PLAIN_NAME = {"type": "string", "pattern": "^[A-Za-z0-9._:-]{1,128}$"}

@@ -49,6 +49,7 @@ from ..engine.store import (
     Store,
 )
 from ..engine.token_store import TokenStore
+from ..engine.worker_store import WorkerStore
 
 T = TypeVar("T")
 
@@ -170,6 +171,10 @@ class FlakyStore:
     @property
     def stream(self) -> EventStream:
         return self.inner.stream
+
+    @property
+    def workers(self) -> WorkerStore:
+        return self.inner.workers
 
     @property
     def hook(self) -> OutcomeHook:

@@ -111,6 +111,8 @@ def test_no_limit_of_attempts_is_said_as_null_and_not_left_out() -> None:
             ("GET", "/v1/audit?namespace=n&who=&action=pause&since_ms=5&cursor=c&limit=9", None),
         ),
         (calls.audit(), ("GET", "/v1/audit", None)),
+        (calls.workers(), ("GET", "/v1/workers", None)),
+        (calls.stop_worker("a b"), ("DELETE", "/v1/workers/a%20b", None)),
         (calls.events(), ("GET", "/v1/events?wait_ms=0", None)),
         (calls.events(["a,b", "c"], "5-0-1", 9), ("GET", "/v1/events?after=5-0-1&wait_ms=9&topic=a%2Cb&topic=c", None)),
         (calls.attempts("t", "a", "c", 9), ("GET", "/v1/topics/t/push/attempts?id=a&cursor=c&limit=9", None)),

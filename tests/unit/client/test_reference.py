@@ -20,7 +20,7 @@ def test_the_methods_are_those_that_were_meant_to_be_and_each_says_what_it_does(
         *("run_schedule", "pause_schedule", "resume_schedule"),
         *("create_token", "tokens", "token", "rotate_token", "revoke_token"),
         *("forecast", "charts", "groups"),
-        *("info", "ready", "events", "audit"),
+        *("info", "ready", "events", "workers", "audit"),
     }
     found = {name: next(vars(kind)[name] for kind in Api.__mro__ if name in vars(kind)) for name in names}
     assert [name for name, value in found.items() if not (isinstance(value, method | pages) and value.__doc__)] == []

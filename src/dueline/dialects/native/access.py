@@ -29,6 +29,8 @@ def access_check(operation: Operation, engine: Engine) -> Check | None:
         return _put_topic(engine)
     if operation.name == "pull_topics":
         return _pull_topics
+    if operation.name == "put_worker":
+        return _put_worker
     if operation.name == "events":
         return _events
     if operation.name in ("list_topics", "list_audit", "forecast", "charts"):
@@ -61,6 +63,11 @@ def _put_topic(engine: Engine) -> Check:
             check_shared_partitions(caller.grant)
 
     return check
+
+
+def _put_worker(caller: Caller, _params: tuple[str, ...], request: lr.PutWorker) -> None:
+    for topic in (*request.topics, *(one.topic for one in request.running)):
+        check_topic(caller.grant, topic)
 
 
 def _events(caller: Caller, _params: tuple[str, ...], request: lr.ListEvents) -> None:

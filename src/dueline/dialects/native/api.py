@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ...api.answers import Info, Sent
-from ...api.operations import BY_NAME, EVENTS, OPERATIONS, OVERVIEW, PUSH, SCHEDULES, TOKENS, Operation
+from ...api.operations import BY_NAME, EVENTS, OPERATIONS, OVERVIEW, PUSH, SCHEDULES, TOKENS, WORKERS, Operation
 from ...api.reply import Reply
 from ...api.requests import NewJob
 from ...engine.audit import GONE, LOCAL, AuditNote
@@ -30,6 +30,7 @@ from .push_handlers import PushHandlers
 from .schedule_handlers import ScheduleHandlers
 from .token_handlers import TokenHandlers
 from .wire import DEFAULT_NAMESPACE, as_written, caller_of, checked, plain_name
+from .worker_handlers import WorkerHandlers
 
 Handle = Callable[..., Coroutine[Any, Any, Reply]]
 """handle(caller, request struct, *placeholders of the path). Raises DuelineError, to be completed by `complete`."""
@@ -48,6 +49,7 @@ class NativeApi:
             SCHEDULES: ScheduleHandlers(engine.schedules),
             TOKENS: TokenHandlers(engine.tokens),
             EVENTS: EventHandlers(engine),
+            WORKERS: WorkerHandlers(engine),
         }
         self._engine = engine
         self._max_request_bytes = engine.limits.max_request_bytes

@@ -59,6 +59,7 @@ from .push_log import MemoryPushLog
 from .records import Group, Record, Status, due_ms, is_overdue, job_of, judged, leased_job_of
 from .telling import told
 from .tokens import MemoryTokens
+from .workers import MemoryWorkers
 
 
 class MemoryStore:
@@ -71,6 +72,7 @@ class MemoryStore:
         self.charts = MemoryCharts(clock)
         self.tokens = MemoryTokens(clock)
         self.stream = MemoryEventStream(clock)
+        self.workers = MemoryWorkers(clock)
         self.hook = OutcomeHook()
         self.events: Events | None = None
         self._clock = clock

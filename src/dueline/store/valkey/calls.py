@@ -22,7 +22,7 @@ from ...engine.guards import Guard
 from ...engine.job import Partition
 from ...engine.outcomes import OutcomeHook
 from ...engine.store import Events, StalePolicy
-from . import codec, directory, event_stream, tokens
+from . import codec, directory, event_stream, tokens, workers
 from .clock import StoreClock
 from .epochs import Epochs
 from .keys import (
@@ -41,6 +41,7 @@ from .keys import (
     partition_keys,
     token_keys,
     tokens_channel,
+    worker_keys,
 )
 from .link import Link, LinkLost, NotNow, WrongKind
 from .scripts import OPERATIONS, Patch, load_scripts
@@ -391,6 +392,11 @@ class Calls:
         if self.repeat_every:
             await self._shared(*names, what, numbers, blob, what in event_stream.READING)
         return await self._shared(*names, what, numbers, blob, what in event_stream.READING)
+
+    async def worker_call(self, namespace: str, what: int, numbers: bytes, blob: bytes) -> tuple[bytes, bytes]:
+        """One call of workers.lua: (numbers, blob)."""
+        keys = worker_keys(self._prefix, namespace)
+        return await self._shared("workers", keys, "", what, numbers, blob, what in workers.READING)
 
     async def epoch_call(self, what: int, numbers: list[int], *texts: str | bytes) -> tuple[int, str]:
         """One call of epochs.lua: (state, epoch). `texts`: those after the data version."""

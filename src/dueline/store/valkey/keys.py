@@ -24,6 +24,8 @@ All keys of a partition share one hash tag, so that a script touches only one sl
                   chart-ring hash, chart-names zset; events stream, listening hash, members zset
     {epoch-N}     on a Cluster: copies of the store's epoch, in slots far apart
 
+    {workers/ns}  records hash, seen zset: the workers of a namespace that have reported themselves lately
+
     {tokens}      access tokens: records hash, changes zset, ends zset; servers: confirmed zset, seen zset
 """
 
@@ -124,6 +126,12 @@ def changes_channel(prefix: str) -> str:
 def token_keys(prefix: str) -> tuple[str, ...]:
     """records, changes, ends, confirmed, seen: the order of tokens.lua."""
     return tuple(f"{prefix}:{{tokens}}:{name}" for name in ("records", "changes", "ends", "confirmed", "seen"))
+
+
+@lru_cache(1024)
+def worker_keys(prefix: str, namespace: str) -> tuple[str, ...]:
+    """records, seen: the order of workers.lua."""
+    return tuple(f"{prefix}:{{workers/{_escaped(namespace)}}}:{name}" for name in ("records", "seen"))
 
 
 def event_keys(prefix: str) -> tuple[str, ...]:

@@ -63,6 +63,7 @@ from .tls import StoreTls
 from .tokens import ValkeyTokens
 from .wakeups import Wakeups
 from .witness import Replication
+from .workers import ValkeyWorkers
 
 __all__ = ["ValkeyStore", "WrongStore"]
 
@@ -110,6 +111,7 @@ class ValkeyStore:
         self.charts = ValkeyCharts(self._calls.once, prefix)
         self.tokens = ValkeyTokens(self._calls.tokens, partial(self._wakeups.watch, tokens_channel(prefix)))
         self.stream = ValkeyEventStream(self._calls.event_call, self._wakeups, prefix)
+        self.workers = ValkeyWorkers(self._calls.worker_call)
         self.hook = self._calls.hook
         self.clock = self._calls.clock
         self._openings = Openings(self._calls)

@@ -1,0 +1,52 @@
+"""One method per operation on workers: from a request struct to a reply."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ...api import answers as a
+from ...api import live_requests as lr
+from ...api.reply import Reply
+from ...engine.engine import Engine
+from ...engine.errors import BodyTooLarge, NotFound, RateLimited
+from ...engine.worker_store import BEAT_MS, MAX_WORKER_BYTES, MAX_WORKERS
+from .wire import Caller, plain_name
+
+MOST_SHOWN = 1_000
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(lr.PutWorker).decode
+
+
+class WorkerHandlers:
+    """The handlers of the group "Workers"."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def put_worker(self, caller: Caller, request: lr.PutWorker, name: str) -> Reply:
+        data = _encode(request)
+        if len(data) > MAX_WORKER_BYTES:
+            raise BodyTooLarge(f"A worker's report has at most {MAX_WORKER_BYTES} bytes.")
+        if not await self._engine.store.workers.beat(caller.namespace, plain_name(name, "name"), data):
+            raise RateLimited(f"There are {MAX_WORKERS} workers in this namespace.")
+        return Reply(a.WorkerSeen(name=name, beat_ms=BEAT_MS))
+
+    async def stop_worker(self, caller: Caller, _: object, name: str) -> Reply:
+        if not await self._engine.store.workers.leave(caller.namespace, name):
+            raise NotFound("there is no such worker")
+        return Reply(a.WorkerStopped(name=name, result="stopped"))
+
+    async def list_workers(self, caller: Caller, _: object) -> Reply:
+        """Those of which the caller may see every topic."""
+        shown: dict[str, a.Worker] = {}
+        start: int | None = 0
+        while start is not None and len(shown) < MOST_SHOWN:
+            entries, start = await self._engine.store.workers.page(caller.namespace, start)
+            for entry in entries:
+                told = _decode(entry.data)
+                if all(map(caller.grant.covers, (*told.topics, *(one.topic for one in told.running)))):
+                    fields = msgspec.to_builtins(told)
+                    fields |= {"name": entry.name, "seen_at_ms": entry.seen_at_ms, "stopped": entry.stopped}
+                    shown[entry.name] = msgspec.convert(fields, a.Worker)
+        return Reply(a.Workers(workers=tuple(shown[name] for name in sorted(shown))[:MOST_SHOWN]))
