@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 from playwright.async_api import expect
 
@@ -10,6 +11,7 @@ from dueline import Client, new_job
 
 from ..kit.hook import Hook, ReceivedCall
 from .conftest import OpenView
+from .kit import report
 from .test_texts import add
 
 
@@ -152,3 +154,37 @@ async def test_the_namespaces_of_other_protocols_are_shown_and_lead_to_their_top
         await panel.get_by_role("link", name="youzan").click()
         await expect(view.page.get_by_role("link", name="coupons", exact=True)).to_be_visible()
         await expect(view.lead).to_contain_text("topic")
+
+
+async def test_merge_groups_show_how_full_they_are_and_lead_to_their_items(open_view: OpenView, shop: str) -> None:
+    with Client(shop) as client:
+        for n in range(3):
+            client.send("flow-groups", {"comment": n}, merge={"key": "ann", "quiet": "1h", "max_items": 50})
+        client.send("flow-groups", {"comment": 9}, merge={"key": "bob", "quiet": "2h"})
+        async with open_view() as view:
+            await view.open("groups")
+            row = view.page.get_by_role("row", name="ann")
+            await expect(row).to_contain_text("3 / 50")
+            await expect(row).to_contain_text("in 59 min")
+            await view.open("topics/flow-groups/groups")
+            await expect(view.page.locator("tbody tr")).to_have_count(2)
+            client.send("flow-groups", {"comment": 4}, merge={"key": "ann", "quiet": "1h", "max_items": 50})
+            await expect(row).to_contain_text("4 / 50")
+            await row.get_by_role("link", name="ann").click()
+            await expect(view.page.get_by_role("heading", name="Items (4)")).to_be_visible()
+
+
+async def test_workers_show_what_they_run_since_when_and_who_is_not_consuming(open_view: OpenView, shop: str) -> None:
+    now_ms = int(time.time() * 1000)
+    report(shop, "flow-worker", running=[{"topic": "emails", "id": "mail-7", "since_ms": now_ms - 90_000}])
+    async with open_view() as view:
+        await view.open("workers")
+        row = view.page.get_by_role("row", name="flow-worker")
+        await expect(row).to_contain_text("busy")
+        await expect(row).to_contain_text("for 1 min")
+        await expect(row.get_by_role("link", name="mail-7")).to_be_visible()
+        await expect(row).to_contain_text("host-1:7")
+        panel = view.page.locator("section", has=view.page.get_by_role("heading", name="Nobody consumes"))
+        await expect(panel.get_by_text("invoices: 2 ready")).to_be_visible()
+        await row.get_by_role("link", name="mail-7").click()
+        await expect(view.page.get_by_role("heading", level=1)).to_have_text("mail-7")
