@@ -16,6 +16,7 @@ import msgspec
 import pytest
 import redis
 
+from dueline.engine.chart_store import MINUTE_MS, ChartRow
 from dueline.engine.directory import Hint
 from dueline.engine.job import Partition
 from dueline.store.valkey.scripts import load_scripts
@@ -61,6 +62,13 @@ async def noted(kit: StoreKit, _: Any) -> Any:
     return entry is not None
 
 
+async def charted(kit: StoreKit, _: Any) -> Any:
+    """One minute's counts, in a namespace of its own, because a store has one set of charts."""
+    name, minute = kit.partition.topic, kit.clock() // MINUTE_MS
+    asked = await kit.store.charts.add([ChartRow(name, minute, (1, 2))])
+    return asked, [row.counts for row in (await kit.store.charts.read(name, minute, 1))[1]]
+
+
 OPERATIONS: dict[str, tuple[str, Callable[[StoreKit], Awaitable[Any]], Act]] = {
     "a single send": ("single_send", two_sent, lambda kit, _: kit.send("c", body=b"third", delay_ms=7)),
     "a send": ("send", two_sent, lambda kit, _: kit.send("c", body=b"third", delay_ms=7, tags=("red",))),
@@ -82,6 +90,7 @@ OPERATIONS: dict[str, tuple[str, Callable[[StoreKit], Awaitable[Any]], Act]] = {
     "a pause": ("control", two_sent, lambda kit, _: kit.control(pause_until_ms=kit.clock() + 1000)),
     "a revive": ("dead", one_dead, lambda kit, _: revived(kit)),
     "a clean-up": ("clean", one_exhausted_by_time, lambda kit, _: kit.clean()),
+    "charts": ("charts", two_sent, charted),
     "directory hints": ("directory", two_sent, noted),
 }
 

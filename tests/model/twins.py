@@ -15,6 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from dueline.engine.job import Job, LeasedJob, Partition, State
+from dueline.engine.open_groups import OpenGroup
 from dueline.engine.store import (
     Code,
     Control,
@@ -216,6 +217,7 @@ class Twins:
             self.both(lambda store, state=state: self._listed(store, Query(state=state, limit=3)))
         self.both(lambda store: self._listed(store, Query(state=State.DEAD, limit=3, newest=True)))
         self.both(lambda store: self._listed(store, Query(tag="t", limit=2)))
+        self.both(lambda store: self._open_groups(store))
 
     def check_structure(self) -> None:
         """I11: each live id in exactly one index, no index entry without its record, no record without its entries."""
@@ -224,6 +226,15 @@ class Twins:
 
     async def _figures(self, store: Store) -> Stats:
         return replace(await store.stats(self.partition, [0, 10, 100], True), waiting=False)
+
+    async def _open_groups(self, store: Store) -> list[OpenGroup]:
+        groups: list[OpenGroup] = []
+        cursor: bytes | None = b""
+        while cursor is not None:
+            page = await store.groups(self.partition, cursor, 2)
+            groups += page.groups
+            cursor = page.cursor
+        return groups
 
     async def _listed(self, store: Store, query: Query) -> list[Job]:
         """All pages. Only waiting jobs have a promised order; the others are compared as a set."""
