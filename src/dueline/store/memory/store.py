@@ -368,8 +368,7 @@ class MemoryStore:
         return None if len(ids) > limit else ids
 
     async def stats(self, partition: Partition, edges_ms: Sequence[int] = (), from_now: bool = False) -> Stats:
-        now_ms, state = self._clock(), self._state(partition)
-        return count(state, edges_ms, from_now, now_ms)
+        return count(self._state(partition), edges_ms, from_now, self._clock())
 
     async def clean(self, partition: Partition, limit: int = 200) -> CleanOutcome:
         """Make jobs dead whose ttl or attempts are over, and remove records whose retention is over."""
