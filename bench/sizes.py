@@ -25,6 +25,8 @@ class Sizes(msgspec.Struct, frozen=True):
     push_jobs: int = 10_000
     push_due_per_s: int = 400
     crowd_s: float = 8.0
+    dashboard_jobs: int = 100_000
+    dashboard_topics: int = 5_000
 
 
 SHORT = Sizes()
@@ -43,4 +45,5 @@ FULL = Sizes(
     wakeups=200,
     push_jobs=50_000,
     crowd_s=20.0,
+    dashboard_jobs=1_000_000,
 )

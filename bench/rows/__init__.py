@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from ..report import Line
 from ..sizes import Sizes
 from .crowd import crowd
+from .dashboard import dashboard
 from .depth import depth
 from .dialects import dialects
 from .idle import idle
@@ -40,4 +41,5 @@ ROWS: dict[str, Row] = {
     "crowd": crowd,
     "limits": limits,
     "scale": scale,
+    "dashboard": dashboard,
 }

@@ -24,7 +24,7 @@ class Grant(msgspec.Struct, frozen=True):
     """The rights of one caller. `namespace` None: in every namespace. `topics` are patterns with *, ? and [...].
     `token_id`, `generation` and `name` say by which token it was given; they are empty for a caller without one.
     `secret` tells the secrets of a rotated token apart, without revealing them. `expires_at_ms`: when this secret ends,
-    on the store's clock."""
+    on the store's clock. `push_allow`: the only networks and names that it may choose for pushes; None: any."""
 
     rights: frozenset[Right]
     namespace: str | None = None
@@ -34,6 +34,7 @@ class Grant(msgspec.Struct, frozen=True):
     name: str = ""
     secret: str = ""
     expires_at_ms: int | None = None
+    push_allow: tuple[str, ...] | None = None
 
     def allows(self, right: Right) -> bool:
         return right in self.rights or Right.ADMIN in self.rights or right is Right.NONE

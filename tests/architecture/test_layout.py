@@ -55,7 +55,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "client": {"api", "bounds", "durations", "http1", "_version"},
     "worker": {
-        *("api", "client", "http1", "metrics", "lease_renewal", "parent_death", "store_address"),
+        *("api", "client", "http1", "metrics", "lease_renewal", "parent_death", "redaction", "store_address"),
         *("engine", "store", "runtime", "server.direct"),  # these in worker/direct.py only
     },
     "cli": {
@@ -69,7 +69,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "exfe": {"engine", "_version"},
     "integrations": {"client", "worker", "server", "dialects", "config", "runtime", "_version"},
     "testing": {
-        *("api", "durations", "client", "worker", "dialects", "runtime", "store", "engine", "parent_death"),
+        *("api", "durations", "client", "worker", "dialects", "runtime", "store", "engine", "rights", "parent_death"),
     },
 }
 MAY_USE = {
@@ -86,7 +86,7 @@ MAY_USE = {
     "event_log": set(),
     "api": {"msgspec"},
     "engine": {"msgspec", "cronsim"},
-    "client": {"msgspec"},
+    "client": {"msgspec", "opentelemetry"},  # client/tracing.py, and only in programs that have loaded it
 }  # packages that are not Python's own, where they are few
 
 
@@ -270,7 +270,7 @@ def test_importing_dueline_loads_neither_server_nor_store() -> None:
             "from dueline import Client, AsyncClient, Worker",
             {
                 *("_version", "api", "bounds", "client", "durations", "http1", "lease_renewal", "metrics"),
-                *("parent_death", "rights", "store_address", "worker"),
+                *("parent_death", "redaction", "rights", "store_address", "worker"),
             },
         ),
     ],

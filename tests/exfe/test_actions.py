@@ -243,8 +243,11 @@ def test_both_spellings_of_an_address_are_known(url: str) -> None:
 
 
 def test_an_address_of_another_kind_is_refused() -> None:
+    for url in ("redis+cluster://127.0.0.1", "valkeys+cluster://127.0.0.1", "redis+sentinel://127.0.0.1/jobs"):
+        with pytest.raises(Invalid, match=r"^invalid url: .* slots of a Cluster"):
+            ExfeQueue(url, "p", 1)
     with pytest.raises(Invalid, match=r"^invalid url: "):
-        ExfeQueue("redis+cluster://127.0.0.1", "p", 1)
+        ExfeQueue("http://127.0.0.1", "p", 1)
 
 
 def test_import_dueline_imports_neither_this_library_nor_redis_and_this_library_only_the_errors() -> None:

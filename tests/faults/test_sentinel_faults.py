@@ -15,6 +15,7 @@ from dueline.testing.history import Outcome, Send
 from dueline.testing.process import DUELINE
 from tests.kit.fault_suite import FaultSuite
 from tests.kit.valkey import SERVICE, PrivateSentinels
+from tools.faults.scenario import Scenario
 
 from .under_load import TAME, LoadedServers, loaded
 
@@ -22,10 +23,12 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
 
 DOWN_AFTER_MS = 1000
 PATIENCE_MS = 4_500
+REFUSED = {"unknown_outcome", "store_down"}  # the latter waited behind such a send, and was not sent
 REPLICAS_PAUSED_S = 7.0  # longer than the patience, so that refusals are seen
 PATIENT = msgspec.structs.replace(
     TAME, timeout_s=10.0, lease_ms=(5_000,)
 )  # waits for the answer of a server that waits
+CONTROLS = 3  # tries until one loses something
 OLD_PRIMARY_ACCEPTS_S = 2.0  # Sentinel makes a replica of it only after 8 s
 
 
@@ -87,6 +90,15 @@ async def test_nothing_answered_is_lost_when_sentinels_replace_a_primary(
     """The control: at `standard`, what the old primary accepts after its pause is answered and lost. The servers notice
     it, and refuse sends until an operator accepts the loss."""
     control = durability == "standard"
+    for _ in range(CONTROLS if control else 1):  # on a busy machine the servers may see in time that it was replaced
+        scenario = await replaced(suite, sentinels, folder, how, durability)
+        if not control or scenario.lost:
+            break
+    suite.report(scenario)
+
+
+async def replaced(suite: FaultSuite, sentinels: PrivateSentinels, folder: Path, how: str, durability: str) -> Scenario:
+    control = durability == "standard"
     async with loaded(folder, sentinels.url, suite.seed, durability=durability) as running:
         for _ in range(suite.rounds(1, 10)):
             await asyncio.sleep(running.dice.uniform(0.1, 0.8))
@@ -98,7 +110,7 @@ async def test_nothing_answered_is_lost_when_sentinels_replace_a_primary(
             await asyncio.to_thread(sentinels.wait_until_whole)
         name = f"Sentinel: primary {how}" + (", at `standard` (control)" if control else "")
         limit = None if control else DOWN_AFTER_MS + 4_000
-        suite.report(await running.finished(name, control=control, gap_limit_ms=limit))
+        return await running.finished(name, control=control, gap_limit_ms=limit)
 
 
 async def loss_accepted(store_url: str) -> None:
@@ -117,9 +129,10 @@ async def test_without_replicas_no_send_is_accepted(
         for _ in range(suite.rounds(1, 5)):
             during = await replicas_paused(running, sentinels)
             refused = [event for event in during if event.outcome is not Outcome.OK]
-            if not refused or len(refused) < len(during) or {event.code for event in refused} != {"unknown_outcome"}:
-                codes = Counter(event.code or "accepted" for event in during)
-                running.others.append(f"sends without a replica were answered: {dict(codes)}")
+            codes = {event.code for event in refused}
+            if len(refused) < len(during) or "unknown_outcome" not in codes or not codes <= REFUSED:
+                counts = Counter(event.code or "accepted" for event in during)
+                running.others.append(f"sends without a replica were answered: {dict(counts)}")
             slowest_ns = max(slowest_ns, *(event.complete_ns - event.invoke_ns for event in refused), 0)
             await running.serves()
             await asyncio.to_thread(sentinels.wait_until_whole)

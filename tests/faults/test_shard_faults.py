@@ -86,13 +86,17 @@ async def shard_down(running: LoadedServers, node: PrivateValkey, topic: str) ->
     await until(lambda: readiness(running), lambda found: is_named(found[1]))
     down_ns = running.recorder.now_ns()
     await asyncio.sleep(2.0)
+
+    def accepted() -> set[str]:
+        sends = [e for e in running.recorder.events if isinstance(e, Send) and e.invoke_ns > down_ns]
+        return {e.topic for e in sends if e.outcome is Outcome.OK}
+
+    await until(accepted, lambda topics: len(topics) >= 2, within_s=60.0)
     status, text = await readiness(running)
     if status != 200 or not is_named(text):
         running.others.append(f"/readyz with a shard down: {status} {text}")
-    sends = [e for e in running.recorder.events if isinstance(e, Send) and e.invoke_ns > down_ns]
-    accepted = {e.topic for e in sends if e.outcome is Outcome.OK}
-    if len(accepted) != 2 or topic in accepted:
-        running.others.append(f"{len(accepted)} topics accepted sends while one of three shards was down")
+    if len(accepted()) != 2 or topic in accepted():
+        running.others.append(f"{len(accepted())} topics accepted sends while one of three shards was down")
     node.start()
     running.recorder.fault("a shard was down", began_ns)
     await until(lambda: readiness(running), lambda found: "shard_down" not in found[1])

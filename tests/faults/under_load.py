@@ -26,7 +26,7 @@ from tools.faults.scenario import Scenario, judged
 from tools.faults.server_process import ServerProcess
 from tools.faults.store_check import findings_at
 
-DRAINED_WITHIN_S = 45.0
+DRAINED_WITHIN_S = 120.0
 PLAN = Plan(max_delay_ms=800, pause_ms=15.0, retry_s=40.0, max_jobs=1_000_000)
 TAME = msgspec.structs.replace(PLAN, wild=False, lease_ms=(30_000,))
 """Every call of this load succeeds when nothing fails: no stale tokens, no conflicts, no lease that runs out."""
@@ -48,7 +48,7 @@ class LoadedServers:
     async def start(self) -> None:
         await asyncio.gather(*(server.start() for server in self.servers))
         await self.load.start()
-        await self.load.acknowledged_reaches(50)
+        await self.load.acknowledged_reaches(50, 90.0)
 
     async def stop(self) -> None:
         await self.load.stop()
@@ -62,7 +62,7 @@ class LoadedServers:
         self._clients.append(client)
         return client
 
-    async def serves(self, sends: int = 30, within_s: float = 40.0) -> None:
+    async def serves(self, sends: int = 30, within_s: float = 120.0) -> None:
         """Return when this many more sends were accepted."""
         await self.load.acknowledged_reaches(self.load.acknowledged + sends, within_s)
 
@@ -86,7 +86,7 @@ class LoadedServers:
         await self.load.stop_sending()
         drained = await self.load.drained(DRAINED_WITHIN_S)
         await self.load.stop()
-        final = await self.load.dump()
+        final = await self.load.dump(90.0)
         for topic in extra_topics:
             final |= await self._dumped(topic)
         others = [*self.others, *(f"status 500 or worse: {bug}" for bug in self._bugs())]

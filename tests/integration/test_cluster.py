@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import redis
 
+from dueline.client.errors import IdExists
 from dueline.engine.job import Partition
 from dueline.engine.store import Credit, Pull
 from dueline.integrations.mounted import MountedServer
 from dueline.store.valkey.fsck import fsck
 from dueline.store.valkey.keys import partition_keys
+from dueline.testing.client_history import History
+from dueline.testing.server import PrivateServer
 from tests.kit.fixtures import private_cluster
 from tests.kit.slots import move_slot
 from tests.kit.store import item
@@ -43,6 +47,32 @@ async def test_jobs_live_on_all_shards_and_fsck_reads_them_all(private_cluster: 
         with redis.Redis(port=private_cluster.nodes[2].port) as client:
             client.zadd(key, {member: score})
         assert (await fsck(private_cluster.url)).findings == []
+
+
+def test_the_testing_kit_and_shared_partitions_work_on_a_cluster(
+    private_cluster: PrivateCluster, tmp_path: Path
+) -> None:
+    """The ids of this namespace are unique over all topics; its partitions lie on all shards."""
+    topics, history = ("kit-a", "kit-b"), History()
+    args = ("--store", private_cluster.url)
+    with PrivateServer(tmp_path, args=args, env=STANDARD) as server, server.client("ouqiang") as plain:
+        client = history.watch(plain)
+        for number in range(20):
+            client.send(topics[number % 2], number, id=f"old-{number}")
+        view = plain.set_topic(topics[0], partitions=6)
+        assert (view.partitions, plain.topic(topics[1]).partitions) == (6, 6)
+        for number in range(60):
+            client.send(topics[number % 2], number, id=f"new-{number}")
+        with pytest.raises(IdExists):
+            plain.send(topics[1], "other", id="old-0")
+        acked = 0
+        while acked < 80:
+            for topic in topics:
+                for job in client.pull(topic, max=20, lease="60s", wait="1s"):
+                    client.ack(job)
+                    acked += 1
+        report = history.report()
+    assert (report.violations, report.deliveries) == ((), 80)
 
 
 async def test_polls_of_a_slot_that_moves_are_pulled_once_and_then_woken_by_sends(

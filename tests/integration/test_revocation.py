@@ -1,6 +1,7 @@
 """A token revoked under load on three servers, one of them stopped: after the answer nobody accepts it.
 
-A fourth server is the control: it never drops a token, so it must accept the revoked one when it continues.
+A fourth server is the control: it never drops a token, so it must accept the revoked one when it continues. Nothing
+happens before every connection was accepted several times: a slow server may hear late of a new token.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from ..kit.valkey import PrivateValkey
 from .served import typed
 
 LINES = 8  # connections per server that send all the time
-WARM = 20  # answers on each before anything happens
+WARM = 20  # requests that were accepted on each before anything happens
+WAIT_S = 120.0  # for slow machines
 LATE_LINES = 4  # connections per server that are opened after the revocation
 LATE = 5  # requests on each connection after the revocation
 CONTROL = (sys.executable, "-m", "tests.integration.token_server")
@@ -42,6 +44,7 @@ class Line:
     request: bytes
     sent_s: list[float] = field(default_factory=list)
     statuses: list[int] = field(default_factory=list)
+    accepted: int = 0
     warm: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def send(self) -> None:
@@ -51,19 +54,35 @@ class Line:
     async def read(self) -> None:
         """Every answer that is still to come."""
         while len(self.statuses) < len(self.sent_s):
-            self.statuses.append((await self.client.answer()).status)
+            status = (await self.client.answer()).status
+            self.statuses.append(status)
+            self.accepted += is_accepted(status)
 
     async def load(self, over: asyncio.Event) -> None:
-        """Send, one after the other, until that is over. `warm` is set after some answers."""
+        """Send, one after the other, until that is over. `warm` is set when some were accepted."""
         while not over.is_set():
             await self.send()
             await self.read()
-            if len(self.statuses) == WARM:
+            if self.accepted >= WARM:
                 self.warm.set()
 
     def after(self, moment_s: float) -> Counter[int]:
         """The answers to what was sent after a moment."""
         return Counter(status for at_s, status in zip(self.sent_s, self.statuses, strict=True) if at_s > moment_s)
+
+
+def is_accepted(status: int) -> bool:
+    return status < 400
+
+
+async def warmed(lines: dict[str, list[Line]]) -> None:
+    """Until every connection was accepted. If that does not happen, says what they were answered."""
+    warm = asyncio.gather(*(line.warm.wait() for one in lines.values() for line in one))
+    try:
+        await asyncio.wait_for(warm, WAIT_S)
+    except TimeoutError:
+        answers = {name: Counter(status for line in one for status in line.statuses) for name, one in lines.items()}
+        pytest.fail(f"the token was not accepted everywhere before its revocation: {answers}")
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +127,7 @@ def servers(valkey: PrivateValkey, tmp_path: Path) -> Iterator[dict[str, tuple[i
         for process in processes.values():
             process.send_signal(signal.SIGCONT)
             process.terminate()
-            process.wait(20)
+            process.wait(WAIT_S)
 
 
 def send_request(token: str) -> bytes:
@@ -128,7 +147,7 @@ async def test_no_server_accepts_a_token_after_its_revocation_was_answered(
         lines = {name: [Line(await connect(port), request) for _ in range(LINES)] for name, port in ports.items()}
         over = asyncio.Event()
         loading = [asyncio.ensure_future(line.load(over)) for one in lines.values() for line in one]
-        await asyncio.wait_for(asyncio.gather(*(line.warm.wait() for one in lines.values() for line in one)), 30)
+        await warmed(lines)
         for name in ("stopped", "control"):
             os.kill(servers[name][1], signal.SIGSTOP)
         begun_s = time.monotonic()
@@ -146,16 +165,21 @@ async def test_no_server_accepts_a_token_after_its_revocation_was_answered(
                 await late.send()
     for name in ("stopped", "control"):
         os.kill(servers[name][1], signal.SIGCONT)
-    await asyncio.wait_for(asyncio.gather(*loading), 30)
-    await asyncio.wait_for(asyncio.gather(*(line.read() for one in lines.values() for line in one)), 30)
+    await asyncio.wait_for(asyncio.gather(*loading), WAIT_S)
+    await asyncio.wait_for(asyncio.gather(*(line.read() for one in lines.values() for line in one)), WAIT_S)
 
     before = {name: sum(len(line.statuses) for line in one) for name, one in lines.items()}
     after = {name: sum((line.after(answered_s) for line in one), Counter[int]()) for name, one in lines.items()}
-    accepted = {name: sum(n for status, n in one.items() if status < 400) for name, one in after.items()}
+    accepted = {name: sum(n for status, n in one.items() if is_accepted(status)) for name, one in after.items()}
     print(f"revoked in {answered_s - begun_s:.2f} s; requests in all {before}; after the answer {after}")
     expected = LATE * (LINES + LATE_LINES)
     assert {name: one.total() >= expected for name, one in after.items()} == dict.fromkeys(NAMES, True)
     assert {name: n for name, n in accepted.items() if name != "control"} == {"first": 0, "second": 0, "stopped": 0}
-    assert accepted["control"] > 0
-    assert set(after["first"] | after["second"]) == {401}
+    assert accepted["control"] > 0, after
+    # 503: the server was too slow to renew its lease, so it refuses every token.
+    assert {name: set(one) - {401, 503} for name, one in after.items() if name != "control"} == {
+        "first": set(),
+        "second": set(),
+        "stopped": set(),
+    }
     assert answered_s - begun_s >= LEASE_S + MARGIN_S  # it waited for the servers that were stopped

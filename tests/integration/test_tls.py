@@ -9,6 +9,7 @@ import signal
 import ssl
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -266,20 +267,27 @@ async def test_a_certificate_replaced_while_clients_call_fails_no_request(
     server = ServerProcess(tmp_path / "data", args=("--workers", workers), env=files.env)
     await server.start()
 
-    def replace() -> tuple[int, list[Exception]]:
+    def replace() -> tuple[int, list[Exception], list[float]]:
+        took_s: list[float] = []
         with callers(f"https://localhost:{server.port}", files.trusting) as (answered, errors):
             for _ in range(2):
                 wait_until(lambda before=answered[0]: answered[0] > before + 20, within_s=SOON_S)
-                new = files.renew()
+                new, begun_s = files.renew(), time.monotonic()
+                wait_until(lambda new=new: files.served_at(server.port) == new, within_s=SOON_S)
+                took_s.append(time.monotonic() - begun_s)
                 wait_until(  # each worker serves it
                     lambda new=new: all(files.served_at(server.port) == new for _ in range(8)), within_s=SOON_S
                 )
-        return answered[0], errors
+        return answered[0], errors, took_s
 
     try:
-        answered, errors = await asyncio.to_thread(replace)
+        answered, errors, took_s = await asyncio.to_thread(replace)
     finally:
         await server.stop()
+    served = " and ".join(f"{one_s:.2f} s" for one_s in took_s)
+    print(
+        f"{workers} workers: {answered} requests, {len(errors)} failed; the new certificates were served after {served}"
+    )
     assert (answered > 40, errors) == (True, [])
     assert not [line for line in server.output if "cannot be used" in line]
 

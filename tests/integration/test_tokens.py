@@ -218,6 +218,40 @@ def test_a_token_has_limits_of_its_own(site: Site) -> None:
     assert shown.requests_per_s == 0.001
 
 
+def test_the_limits_of_a_token_are_in_its_answers_in_the_metrics_and_in_top(site: Site) -> None:
+    limits = (
+        "--max-pending-jobs",
+        "1",
+        "--max-queued-jobs",
+        "9",
+        "--push-allow",
+        "10.0.0.0/8",
+        "--push-allow",
+        "a.corp",
+    )
+    rights = ("--right", "send", "--right", "read", "--right", "push")
+    namespace = ("--namespace", "limited")
+    made = json.loads(site.typed("token", "create", "small", *rights, *limits, *namespace, "-o", "json").stdout)
+    assert (made["max_pending_jobs"], made["max_queued_jobs"], made["push_allow"]) == (1, 9, ["10.0.0.0/8", "a.corp"])
+    small = site.client(made["token"])
+    assert [code(small) for _ in range(3)] == ["sent", "rate_limited", "rate_limited"]
+    with pytest.raises(DuelineApiError) as refused:
+        small.set_push("t", "http://8.8.8.8/")
+    assert refused.value.code == "egress_refused"
+    own = {row.limit: (row.max, row.used, row.refused) for row in small.info().limits_in_use if row.token_id}
+    assert own == {"token_max_pending_jobs": (1, 1, 2), "token_max_queued_jobs": (9, 1, 0)}  # this call is one of them
+    assert [row for row in site.client(site.admin, "limited").info().limits_in_use if row.token_id] == []
+    page = Request(f"{site.url}/metrics", headers={"Authorization": f"Bearer {site.admin}"})
+    with urlopen(page) as answer:
+        text = answer.read().decode()
+    assert 'dueline_limit_refused_total{limit="token_max_pending_jobs",namespace="limited"} 2.0' in text
+    assert 'dueline_limit_use{limit="token_max_pending_jobs",namespace="limited"} 1.0' in text
+    top = site.typed("top", "--once", token=made["token"]).output
+    assert "refused by limits: token_max_pending_jobs" in top
+    revoked = site.typed("token", "revoke", made["id"]).stdout
+    assert "10.0.0.0/8, a.corp" in revoked
+
+
 def test_wrong_uses_of_the_token_commands_have_their_exit_codes(site: Site) -> None:
     uses = {
         ("token", "revoke", "nobody"): 3,

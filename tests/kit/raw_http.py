@@ -90,8 +90,11 @@ async def connect(
     tls: ssl.SSLContext | None = None,
     buffer_bytes: int | None = None,
     source: str | None = None,
+    reader_bytes: int = 1 << 16,
 ) -> RawClient:
-    """Connect. `buffer_bytes`: how much the kernel keeps that the client has not read. `source`: from this address."""
+    """Connect. `buffer_bytes`: how much the kernel keeps that the client has not read. `source`: from this address.
+    `reader_bytes`: how much this process keeps. Beyond it the client stops reading, and uvloop's TLS then loses what
+    was received when the server closes: a test that reads more until the end needs more."""
     sock = socket.socket()
     if source is not None:
         sock.bind((source, 0))
@@ -101,7 +104,7 @@ async def connect(
     try:
         await asyncio.get_running_loop().sock_connect(sock, (host, port))
         name = "localhost" if tls else None
-        return RawClient(*await asyncio.open_connection(sock=sock, ssl=tls, server_hostname=name))
+        return RawClient(*await asyncio.open_connection(sock=sock, ssl=tls, server_hostname=name, limit=reader_bytes))
     except BaseException:
         sock.close()
         raise

@@ -295,11 +295,11 @@ class Life(Programme):
     @rule(items=st.lists(send_items(), min_size=1, max_size=3))
     def send_while_the_partition_is_closed(self, items: list[SendItem]) -> None:
         self.twins.policy_version += 1
-        self.twins.control(policy_version=self.twins.policy_version, closed=True)
+        self.twins.close(True)
         for one in items:
             self.twins.send([one], self.twins.policy_version)
         self.twins.send(items, self.twins.policy_version)
-        self.twins.control(policy_version=self.twins.policy_version, closed=False)
+        self.twins.close(False)
 
     def teardown(self) -> None:
         if hasattr(self, "twins"):

@@ -101,9 +101,9 @@ class MergeMachine(Ground):
     @rule(said=st.lists(merges(), min_size=1, max_size=4))
     def sends_merge_while_the_partition_is_closed(self, said: list[dict[str, Any]]) -> None:
         self.twins.policy_version += 1
-        self.twins.control(policy_version=self.twins.policy_version, closed=True)
+        self.twins.close(True)
         self.merge(*said)
-        self.twins.control(policy_version=self.twins.policy_version, closed=False)
+        self.twins.close(False)
 
     @rule(key=keys, most=st.sampled_from([2, 3, 1000]), delay_ms=st.sampled_from([0, 20]))
     def a_send_joins(self, key: str, most: int, delay_ms: int) -> None:

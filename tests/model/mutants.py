@@ -126,13 +126,22 @@ MUTANTS = (
         "a replaced job stays in partition",
         "life",
         "send",
-        "forget(old)\n        if M.xc",
-        "if M.xc",
+        "forget(old)\n        if closed",
+        "if closed",
     ),
     # closed partitions
-    Mutant("a closed partition takes a single send", "life", "single_send", "if V[8] then", "if false then"),
-    Mutant("a closed partition takes new ids", "life", "send", "    if M.xc then\n      moved()", "    if false then"),
-    Mutant("a closed partition opens groups", "only groups", "append", "elseif M.xc then", "elseif false then"),
+    Mutant("a closed partition takes a single send", "life", "single_send", "if closed then", "if false then"),
+    Mutant(
+        "a closed partition takes new ids", "life", "send", "    if closed then\n      moved()", "    if false then"
+    ),
+    Mutant(
+        "a namespace does not close its partitions",
+        "namespace_ids groups",
+        "lib/closed",
+        "closed = tonumber(redis.call('HGET', j, ''))",
+        "closed = nil",
+    ),
+    Mutant("a closed partition opens groups", "only groups", "append", "elseif closed then", "elseif false then"),
     Mutant(
         "an overdue job is as any live one", "life", "lib/judge", "job.exp > 0 and job.exp <= now\nend", "false\nend"
     ),

@@ -191,6 +191,11 @@ class Twins:
     def control(self, **words: Any) -> None:
         self.both(lambda store: store.control(self.partition, Control(**words)))
 
+    def close(self, closed: bool) -> None:
+        """Close the partition, or open it again; with `namespace_ids` for all topics."""
+        whole = replace(self.partition, topic="") if self.partition.namespace_ids else self.partition
+        self.both(lambda store: store.control(whole, Control(policy_version=self.policy_version, closed=closed)))
+
     def clean(self) -> None:
         """On the real store only: clean-up writes down what is true, so the model needs none."""
         while self.run(self.real.clean(self.partition)).more:

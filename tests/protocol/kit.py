@@ -152,10 +152,13 @@ class Site:
     clients: list[RawClient] = field(default_factory=list)
     left: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def client(self, buffer_bytes: int | None = None, source: str | None = None) -> RawClient:
-        """A connected client. `buffer_bytes`: how much the kernel keeps for it that it has not read. `source`: its
-        address."""
-        self.clients.append(await connect(self.port, tls=self.tls, buffer_bytes=buffer_bytes, source=source))
+    async def client(
+        self, buffer_bytes: int | None = None, source: str | None = None, reader_bytes: int = 1 << 16
+    ) -> RawClient:
+        """A connected client, with the options of `connect`."""
+        self.clients.append(
+            await connect(self.port, tls=self.tls, buffer_bytes=buffer_bytes, source=source, reader_bytes=reader_bytes)
+        )
         return self.clients[-1]
 
     async def empty(self, but: int = 0) -> None:

@@ -306,7 +306,7 @@ async def test_a_slow_reader_is_not_idle(open_site: OpenSite) -> None:
     limits = FrontLimits(idle_timeout_s=0.1, write_timeout_s=15)
 
     async with open_site(limits) as site:
-        client = await site.client()
+        client = await site.client(reader_bytes=64 << 20)
         client.writer.transport.pause_reading()
         await client.send(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n")
         for _ in range(3):  # each of these is idle for longer than the slow one may be

@@ -234,6 +234,8 @@ class Limits(msgspec.Struct, frozen=True):
     requests_per_s: float | None = None
     max_connections: int | None = None
     max_polls: int | None = None
+    max_pending_jobs: int | None = None
+    max_queued_jobs: int | None = None
 
 
 class Named:

@@ -96,6 +96,27 @@ async def test_a_refusal_speaks_the_words_of_the_routes_dialect(router: Router) 
     assert (response.status, b"one refuses" in response.body) == (418, True)
 
 
+async def test_the_log_names_the_request_that_met_a_bug(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(Dialect):
+        async def answer(self, request: Request) -> Response:
+            raise LookupError("a bug")
+
+    router = Router([Broken("one", ("POST", "/a/{topic}/jobs/{id}"))])
+    trace = "a" * 32
+    headers = {"x-request-id": "r" * 200, "traceparent": f"00-{trace}-{'b' * 16}-01"}
+    found = router.find("POST", "/a/orders/jobs/7")
+    path = "/a/orders/jobs/7"
+    for own in (headers, {"traceparent": "not one"}):
+        answer = await router.respond(found, Request("POST", path, "", own, b"", params=found.params))
+        assert answer.status == 500
+    name = {"route": "POST /a/{topic}/jobs/{id}", "topic": "orders", "id": "7"}
+    events = [record.msg for record in caplog.records]
+    assert [(event.text, event.fields) for event in events] == [
+        ("unexpected error in a handler", {**name, "request_id": "r" * 128, "trace_id": trace}),
+        ("unexpected error in a handler", name),
+    ]
+
+
 async def test_a_guard_is_asked_before_the_handler() -> None:
     asked: list[str] = []
 

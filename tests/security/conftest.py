@@ -3,3 +3,4 @@
 from __future__ import annotations
 
 from ..kit.fixtures import private_valkey as private_valkey
+from .matrix_kit import server as server

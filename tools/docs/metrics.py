@@ -27,6 +27,17 @@ answered once.
 - `route`: the name of a route, never a path. All unknown paths share one name, and so do all
   unknown methods.
 """
+_MISSING = """
+## What is not measured
+
+- How long a job was ready before it was delivered: that is `dueline_delivery_lateness_seconds`. A
+  job is ready from the moment it is due, or due again; no sweep moves it.
+- How long consumers hold a lease: an ack would have to read when the lease began, in the script
+  that every job runs. Workers have `dueline_worker_job_duration_seconds`, push targets have
+  `dueline_push_duration_seconds`.
+- Histograms per topic other than these: each one adds 18 lines per topic. Half of a large page are
+  the buckets of one.
+"""
 _DIALECTS = """
 ## Metrics of other protocols
 
@@ -45,7 +56,7 @@ def page() -> str:
     """The whole page."""
     own = [f"\n## {group.title}\n{_section(group)}" for group in (*SERVER_GROUPS, WORKER)]
     foreign = [f"\n### [{group.title}](dialects/{group.title}.md)\n{_section(group)}" for group in dialect_groups()]
-    return "".join([_HEAD, *own, _DIALECTS, *foreign])
+    return "".join([_HEAD, *own, _MISSING, _DIALECTS, *foreign])
 
 
 def _section(group: MetricGroup) -> str:

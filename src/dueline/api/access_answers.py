@@ -51,6 +51,9 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
     requests_per_s: float | None = None
     max_connections: int | None = None
     max_polls: int | None = None
+    max_pending_jobs: int | None = None
+    max_queued_jobs: int | None = None
+    push_allow: tuple[str, ...] | None = None
 
 
 class SecretToken(Token, frozen=True, kw_only=True):

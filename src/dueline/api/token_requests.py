@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 from ..bounds import MAX_PATTERNS
 from .requests import Duration, Ms, Name, Request
 
+MAX_JOBS = 1_000_000_000
 TokenRight = Literal["send", "pull", "read", "manage", "push", "admin"]
 
 
@@ -42,6 +43,40 @@ class CreateToken(Request, frozen=True, kw_only=True):
     max_polls: Annotated[int, Meta(ge=1, le=1_000_000, description="Pulls at a time, per server process.")] | None = (
         None
     )
+    max_pending_jobs: (
+        Annotated[
+            int,
+            Meta(
+                ge=1,
+                le=MAX_JOBS,
+                description="It sends only while the namespace has fewer pending jobs than this, over all servers.",
+            ),
+        ]
+        | None
+    ) = None
+    max_queued_jobs: (
+        Annotated[
+            int,
+            Meta(
+                ge=1,
+                le=MAX_JOBS,
+                description="Jobs of its calls at a time, per server process. Pulls, acks, releases and extends do not "
+                "count.",
+            ),
+        ]
+        | None
+    ) = None
+    push_allow: (
+        Annotated[
+            list[str],
+            Meta(
+                max_length=MAX_PATTERNS,
+                description="The only networks, host names and services that it may choose for pushes. Empty: none.",
+                examples=[["hooks.example.com", "10.1.0.0/16"]],
+            ),
+        ]
+        | None
+    ) = None
 
 
 class RotateToken(Request, frozen=True, kw_only=True):

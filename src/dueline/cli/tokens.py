@@ -62,6 +62,16 @@ def create(
     ] = None,
     max_connections: Annotated[int | None, typer.Option(help="At most this many, per server process.")] = None,
     max_polls: Annotated[int | None, typer.Option(help="Pulls at a time, per server process.")] = None,
+    max_pending_jobs: Annotated[
+        int | None, typer.Option(help="It sends only while its namespace has fewer pending jobs, over all servers.")
+    ] = None,
+    max_queued_jobs: Annotated[
+        int | None, typer.Option(help="Jobs of its calls at a time, per server process.")
+    ] = None,
+    push_allow: Annotated[
+        list[str] | None,
+        typer.Option("--push-allow", metavar="NETWORK|NAME", help="Only here may it direct pushes; repeat it."),
+    ] = None,
 ) -> None:
     """Create a token for one namespace, or for all of them.
 
@@ -75,6 +85,9 @@ def create(
         requests_per_s=requests_per_s,
         max_connections=max_connections,
         max_polls=max_polls,
+        max_pending_jobs=max_pending_jobs,
+        max_queued_jobs=max_queued_jobs,
+        push_allow=push_allow or None,
     )
     _show_secret(session, session.call(calls.create_token(request)))
 
@@ -157,6 +170,9 @@ def _facts(token: r.Token) -> tables.Table:
             "requests/s": token.requests_per_s,
             "connections": token.max_connections,
             "polls": token.max_polls,
+            "pending jobs": token.max_pending_jobs,
+            "queued jobs": token.max_queued_jobs,
+            "push allow": None if token.push_allow is None else ", ".join(token.push_allow) or "(nothing)",
             "revoked": tables.moment(token.revoked_at_ms, now),
         }
     )

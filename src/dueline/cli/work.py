@@ -73,7 +73,9 @@ def work(
     If the command exits with 0, the job is done; with 65, it is dead (rejected); with any other code, it is retried by
     its retry policy. The command gets DUELINE_JOB_ID, DUELINE_TOPIC, DUELINE_ATTEMPT and other variables.
     """
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    from ..worker.log import shown_log
+
+    logging.basicConfig(level=logging.INFO, handlers=[shown_log("%(asctime)s %(levelname)s %(message)s")])
     token = read_token(token_file)
     if command:
         if prune:

@@ -24,6 +24,7 @@ from .method import Pages, Plan
 from .patience import Patience
 from .retrying import retried
 from .servers import Servers, servers_of
+from .tracing import span_of
 
 if TYPE_CHECKING:
     import ssl
@@ -113,6 +114,14 @@ class AsyncClient(Api):
 
     async def call(self, call: Call[T]) -> Answer[T]:
         """Execute a call, retrying where that is safe. Raises DuelineApiError when it fails."""
+        span = span_of(call)
+        if span is None:
+            return await self._answer(call)
+        with span as call:
+            return span.answered(await self._answer(call))
+
+    async def _answer(self, call: Call[T]) -> Answer[T]:
+        """Execute a call, without a span."""
         pool = self._pool_here()
         if call.wait_ms:
             return await self._tried(pool, call)

@@ -25,6 +25,7 @@ from . import calls
 from .calls import Call, Leased, refusal_error
 from .errors import DuelineApiError
 from .method import Steps
+from .tracing import ManySends
 
 T = TypeVar("T")
 
@@ -36,8 +37,9 @@ _INDEX = re.compile(r"^((?:jobs|ids)?\[)(\d+)(?=\])")
 def send_many(topic: str, jobs: Iterable[NewJob]) -> Steps[list[r.SentItem]]:
     """Send any number of jobs. `jobs` is consumed lazily: each request is built after the previous one was answered."""
     results: list[r.SentItem] = []
-    for piece in pieces(Raw(msgspec.json.encode(calls.named(job))) for job in jobs):
-        yield from _in_parts(piece, lambda part: calls.send_many(topic, part), results)
+    with ManySends(topic, results) as carry:
+        for piece in pieces(Raw(msgspec.json.encode(carry(calls.named(job)))) for job in jobs):
+            yield from _in_parts(piece, lambda part: calls.send_many(topic, part), results)
     return results
 
 

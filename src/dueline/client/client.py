@@ -22,6 +22,7 @@ from .idle_connections import IdleConnections
 from .method import Pages, Plan
 from .patience import Patience, Tries
 from .servers import servers_of
+from .tracing import span_of
 
 if TYPE_CHECKING:
     import ssl
@@ -107,6 +108,13 @@ class Client(Api):
 
     def call(self, call: Call[T]) -> Answer[T]:
         """Execute a call, retrying where that is safe. Raises DuelineApiError when it fails."""
+        span = span_of(call)
+        if span is None:
+            return self._tried(call)
+        with span as call:
+            return span.answered(self._tried(call))
+
+    def _tried(self, call: Call[T]) -> Answer[T]:
         begin_s = time.monotonic()
         tries = Tries(self._patience, call, self._timeout_s, self._servers.count)
         while True:

@@ -32,8 +32,7 @@ class InProcessClient(AsyncClient):
     async def close(self) -> None:
         """There is no connection to close."""
 
-    async def call(self, call: Call[T]) -> Answer[T]:
-        """Execute a call, retrying where that is safe. Raises DuelineApiError when it fails."""
+    async def _answer(self, call: Call[T]) -> Answer[T]:
         begin_s = get_running_loop().time()
         try:
             return read_reply(call, await self._ask(call))

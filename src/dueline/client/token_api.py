@@ -30,12 +30,15 @@ class TokenApi:
         requests_per_s: float | None = None,
         max_connections: int | None = None,
         max_polls: int | None = None,
+        max_pending_jobs: int | None = None,
+        max_queued_jobs: int | None = None,
+        push_allow: Sequence[str] | None = None,
     ) -> Call[r.SecretToken]:
         """Make an access token. The `token` of the result is its text; nobody can read it again.
 
         `topics` are patterns; default all. `expires`: after this time; default never. `namespace`: "*" for all; default
-        that of this client. The last three are limits per server process; default none. This is not retried after an
-        unknown outcome."""
+        that of this client. The others are limits (docs/limits.md); default none. This is not retried after an unknown
+        outcome."""
         return calls.create_token(
             CreateToken(
                 name=name,
@@ -46,6 +49,9 @@ class TokenApi:
                 requests_per_s=requests_per_s,
                 max_connections=max_connections,
                 max_polls=max_polls,
+                max_pending_jobs=max_pending_jobs,
+                max_queued_jobs=max_queued_jobs,
+                push_allow=None if push_allow is None else list(push_allow),
             )
         )
 

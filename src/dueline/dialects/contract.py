@@ -24,6 +24,7 @@ from ..metrics.metric import Samples
 from ..push.courier import Courier
 from ..push.discovery import Resolver
 from ..push.discovery.static import StaticResolver
+from ..rights import Grant
 from .http import Request, Response, Route
 
 
@@ -31,12 +32,18 @@ def _fine(_: object) -> None:
     """Accept anything."""
 
 
-class PushRules(msgspec.Struct, frozen=True):
-    """The checks of push targets. Each returns nothing or raises: `url` gets a URL and the namespace that it is for,
-    and raises EgressRefused (403); the others raise InvalidField with the reason. The caller adds the name of the
-    field. `mask` returns the form in which a secret is shown."""
+CheckUrl = Callable[[str, str, Grant], object]
+"""check(URL, the namespace that it is for, whose call it is). Raises InvalidField or EgressRefused."""
 
-    url: Callable[[str, str], object] = lambda url, namespace: None
+
+class PushRules(msgspec.Struct, frozen=True):
+    """The checks of push targets. Each returns nothing or raises: `url` and `service` raise EgressRefused (403), the
+    others InvalidField with the reason. The caller adds the name of the field. `service` gets the name of a service and
+    whose call it is. `allow_list` checks one for a token. `mask` returns the form in which a secret is shown."""
+
+    url: CheckUrl = lambda url, namespace, grant: None
+    service: Callable[[str, Grant], object] = lambda service, grant: None
+    allow_list: Callable[[Sequence[str]], object] = _fine
     headers: Callable[[Sequence[tuple[str, str]]], object] = _fine
     secret: Callable[[str], object] = _fine
     mask: Callable[[str], str] = lambda secret: f"whsec_...{secret[-4:]}"

@@ -16,6 +16,7 @@ import msgspec
 
 from ..engine.audit import AuditNote
 from ..engine.errors import DuelineError, Forbidden
+from ..engine.queue_limit import QueuedCall
 from ..rights import EVERYTHING, Grant, Right
 
 
@@ -35,6 +36,7 @@ class Request(msgspec.Struct):
     grant: Grant = EVERYTHING
     address: str = ""  # the host that the client calls from; empty if that is unknown
     note: AuditNote | None = None  # for the audit log; set by the server if the route is audited
+    queued: QueuedCall | None = None  # set by the server if the caller's token has a limit of queued jobs
 
     def describe(self, topic: str = "", ids: Sequence[str] | None = None, command: str = "", **details: object) -> None:
         """Say what this call is about, if it is audited. Never pass bodies, headers or secrets."""
@@ -57,6 +59,12 @@ class Request(msgspec.Struct):
     def check_own_id(self, namespace_ids: bool) -> None:
         """For a send with an id that the caller chose. Raises Forbidden."""
         check_own_id(self.grant, namespace_ids)
+
+    def hold_jobs(self, jobs: int) -> None:
+        """Say how many jobs this call is about, if that is limited. For calls of many jobs, and where the body names
+        the command; never for pulls, acks, releases and extends. Raises QuotaExceeded."""
+        if self.queued is not None:
+            self.queued.hold(jobs)
 
     def check_right(self, right: Right) -> None:
         """For a right that depends on the body. Raises Forbidden."""

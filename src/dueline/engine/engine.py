@@ -16,6 +16,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
+from ..rights import EVERYTHING, Grant
 from .audit import Audit
 from .bulk import BulkCalls
 from .charts import ChartRecorder
@@ -189,11 +190,12 @@ class Engine:
 
     # -- sending
 
-    def send(self, namespace: str, topic: str, command: Send) -> Awaitable[Sent]:
-        """Store one job. Raises a DuelineError when it was refused."""
+    def send(self, namespace: str, topic: str, command: Send, grant: Grant = EVERYTHING) -> Awaitable[Sent]:
+        """Store one job. Raises a DuelineError when it was refused. `grant`: of the caller, whose token may have
+        limits."""
         if self._draining:
             raise Draining
-        return self._sender.send(namespace, topic, command)
+        return self._sender.send(namespace, topic, command, grant)
 
     def send_now(
         self, store: Callable[[Partition, SendItem, int], SendOutcome | None], namespace: str, topic: str, command: Send
@@ -201,12 +203,14 @@ class Engine:
         """Send from any thread, with a store call that needs no event loop. None: nothing was sent; await `send`."""
         return None if self._draining else self._sender.send_now(store, namespace, topic, command)
 
-    async def send_many(self, namespace: str, topic: str, commands: Sequence[Send]) -> list[Sent | DuelineError]:
+    async def send_many(
+        self, namespace: str, topic: str, commands: Sequence[Send], grant: Grant = EVERYTHING
+    ) -> list[Sent | DuelineError]:
         """Store many jobs and return one result each, in order. If one is malformed, raises (field "[3].id") and stores
         nothing."""
         if self._draining:
             raise Draining
-        return await self._sender.send_many(namespace, topic, commands)
+        return await self._sender.send_many(namespace, topic, commands, grant)
 
     def limit_sends(self, limit: SendLimit) -> None:
         """Ask `limit` before every send through this engine, except forwarded dead jobs."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from ..metrics.metric import Histogram
-from ..metrics.table import DELIVERY_LATENESS, SCHEDULE_LATENESS
+from ..metrics.table import DELIVERY_LATENESS, JOB_ATTEMPTS, SCHEDULE_LATENESS
 from .job import LeasedJob, Reason
 from .limits import INTERNAL_NAMESPACE
 from .store import CleanOutcome, Code, Outcome
@@ -22,17 +22,21 @@ OTHER = ("other", "other")
 
 Word = Literal["acked", "extended", "cancelled", "revived", "purged"]
 
+_ATTEMPTS = tuple(int(bound) for bound in JOB_ATTEMPTS.bounds)
 _LATE_BOUNDS_MS = tuple(int(bound * 1000) for bound in DELIVERY_LATENESS.bounds)
 
 
 class TopicMetrics:
     """Counts of one topic since the start of this process.
 
-    `late` has one count per bound of DELIVERY_LATENESS (not cumulative) and a last one for everything later.
+    `late` has one count per bound of DELIVERY_LATENESS (not cumulative) and a last one for everything later; so has
+    `attempts`, by JOB_ATTEMPTS.
     """
 
     __slots__ = (
         "acked",
+        "attempts",
+        "attempts_sum",
         "cancelled",
         "dead",
         "dead_trimmed",
@@ -52,6 +56,8 @@ class TopicMetrics:
         self.dead = {reason.value: 0 for reason in Reason}
         self.late = [0] * (len(_LATE_BOUNDS_MS) + 1)
         self.late_sum_ms = 0
+        self.attempts = [0] * (len(_ATTEMPTS) + 1)
+        self.attempts_sum = 0
         self.pulled = self.acked = self.released = self.extended = self.leases_lost = 0
         self.cancelled = self.revived = self.purged = self.dead_trimmed = 0
 
@@ -74,6 +80,8 @@ class TopicMetrics:
         for job in jobs:
             self.late[bisect_left(_LATE_BOUNDS_MS, job.late_ms)] += 1
             self.late_sum_ms += job.late_ms
+            self.attempts[bisect_left(_ATTEMPTS, job.attempt)] += 1
+            self.attempts_sum += job.attempt
         for reason in deaths:
             self.dead[reason] += 1
 

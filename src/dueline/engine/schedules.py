@@ -18,6 +18,7 @@ from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
+from ..rights import EVERYTHING, Grant
 from .checks import Checks, within
 from .commands import Sent
 from .control import TopicControl
@@ -138,14 +139,14 @@ class Schedules:
 
         return await self._change(namespace, name, resumed, version)
 
-    async def run(self, namespace: str, name: str, version: int | None = None) -> Sent:
-        """Send one job of the schedule now, besides its occurrences."""
+    async def run(self, namespace: str, name: str, version: int | None = None, grant: Grant = EVERYTHING) -> Sent:
+        """Send one job of the schedule now, besides its occurrences. `grant`: of the caller."""
         _, stored, _ = await self._existing(namespace, name, version)
         schedule, at_ms = stored.schedule, self._store.now_ms()
         for tried in range(TRIES):
             command = replace(schedule.job, id=f"{name}@run-{at_ms}", on_conflict=OnConflict.REJECT)
             with suppress(IdExists):
-                sent = await self._sender.send(namespace, schedule.topic, command)
+                sent = await self._sender.send(namespace, schedule.topic, command, grant)
                 if sent.result == "created":
                     return sent
             at_ms += random.randint(1, 2**tried)  # another run has this id: the steps grow until they miss each other

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
+from ..rights import EVERYTHING, Grant
 from .checks import Checks, at_place
 from .commands import Send, Sent
 from .errors import DuelineError, IdExists, StoreDown, StoreFull, Unavailable, UnknownOutcome
@@ -51,13 +52,14 @@ class SendWatch(Protocol):
 class SendLimit(Protocol):
     """Limits the jobs of a namespace. Called inside the event loop, before anything is stored."""
 
-    def admit(self, namespace: str, jobs: int) -> Awaitable[None] | None:
-        """Count these sends. Raises QuotaExceeded, at once or when what it returns is awaited."""
+    def admit(self, namespace: str, jobs: int, grant: Grant) -> Awaitable[None] | None:
+        """Count these sends of a caller. Raises QuotaExceeded, at once or when what it returns is awaited."""
         ...
 
 
 class Sender:
-    """Takes a send from command to answer. `watch`: observes the outcomes. `limit`: may refuse sends of a namespace."""
+    """Takes a send from command to answer. `watch`: observes the outcomes. `limit`: may refuse sends of a namespace, or
+    of a caller; `grant` says who that is."""
 
     def __init__(self, store: Store, topics: Topics, registrar: Registrar, checks: Checks, timer: Timer) -> None:
         self._store = store
@@ -72,13 +74,13 @@ class Sender:
             None  # for partitions that have dropped their topic
         )
 
-    async def send(self, namespace: str, name: str, command: Send) -> Sent:
+    async def send(self, namespace: str, name: str, command: Send, grant: Grant = EVERYTHING) -> Sent:
         id = new_id() if command.id is None else command.id
         try:
             topic = self._topics.known(namespace, name) or await self._topics.load(namespace, name)
             version = topic.version  # of the policy used for the item; registering the topic may load a newer one
             item = send_item(command, id, topic, self._checks, self._now_ms)
-            if self.limit is not None and (counting := self.limit.admit(namespace, 1)) is not None:
+            if self.limit is not None and (counting := self.limit.admit(namespace, 1, grant)) is not None:
                 await counting
             if self._time_s() >= topic.registered_until_s:
                 await self._register(topic)
@@ -123,7 +125,9 @@ class Sender:
             return None
         return Sent(id, topic.name, RESULTS[result.code], result.state, result.due_at_ms, result.version)
 
-    async def send_many(self, namespace: str, name: str, commands: Sequence[Send]) -> list[Sent | DuelineError]:
+    async def send_many(
+        self, namespace: str, name: str, commands: Sequence[Send], grant: Grant = EVERYTHING
+    ) -> list[Sent | DuelineError]:
         self._checks.count(commands)
         ids = [new_id() if command.id is None else command.id for command in commands]
         try:
@@ -132,7 +136,7 @@ class Sender:
             items = self._items(topic, commands, ids)
             if not commands:
                 return []
-            if self.limit is not None and (counting := self.limit.admit(namespace, len(commands))) is not None:
+            if self.limit is not None and (counting := self.limit.admit(namespace, len(commands), grant)) is not None:
                 await counting
             if self._time_s() >= topic.registered_until_s:
                 await self._register(topic)

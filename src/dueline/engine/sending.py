@@ -28,6 +28,8 @@ from .topics import Topic
 T = TypeVar("T")
 _head = struct.Struct(">BqqI").pack
 _TOO_LATE_MS = LAST_MS + 1
+_ALL_UNSET = 0b1111
+_OF_A_TRACE = frozenset({"traceparent", "tracestate"})  # a request that is repeated in another trace is the same one
 
 
 class _Fingerprint(msgspec.Struct, array_like=True):
@@ -95,6 +97,10 @@ def _written(command: Send) -> bytes:
         | (command.max_attempts is UNSET) << 2
         | (command.retry is UNSET) << 3
     )
+    headers = tuple(one for one in command.headers if one[0].lower() not in _OF_A_TRACE)
+    rest = command.retain_ms is None and command.dead_retain_ms is None and not command.keep_body
+    if unset == _ALL_UNSET and rest and not command.tags and not headers:
+        return b""
     return msgspec.msgpack.encode(
         _Fingerprint(
             _known(command.lease_ms),
@@ -106,7 +112,7 @@ def _written(command: Send) -> bytes:
             command.dead_retain_ms,
             command.keep_body,
             command.tags,
-            command.headers,
+            headers,
         )
     )
 

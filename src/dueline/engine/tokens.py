@@ -70,6 +70,9 @@ class TokenLimits(msgspec.Struct, frozen=True, omit_defaults=True):
     requests_per_s: float | None = None
     max_connections: int | None = None
     max_polls: int | None = None
+    max_pending_jobs: int | None = None
+    max_queued_jobs: int | None = None
+    push_allow: tuple[str, ...] | None = None
 
 
 class Token(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -225,7 +228,9 @@ class Tokens:
             ending = tuple(replace(one, ends_at_ms=now_ms + overlap_ms) for one in old)
             return replace(token, secrets=(new, *ending))
 
-        await self._check_expiry((await self.get(id, caller)).expires_at_ms, caller)
+        old = await self.get(id, caller)
+        _check_push(old.limits, caller)
+        await self._check_expiry(old.expires_at_ms, caller)
         return MadeToken(await self._change(id, caller, rotated), text)
 
     async def revoke(self, id: str, caller: Grant) -> Token:
@@ -310,7 +315,12 @@ class Tokens:
             raise Forbidden(f"this token may not give the right {missing[0]}", "rights")
         if caller.namespace is not None and wish.namespace != caller.namespace:
             raise Forbidden(f'this token may make tokens only for the namespace "{caller.namespace}"', "namespace")
-        return replace(wish, expires_at_ms=await self._check_expiry(wish.expires_at_ms, caller, inherits=True))
+        limits = wish.limits
+        if caller.push_allow is not None and (limits is None or limits.push_allow is None):
+            limits = replace(limits or TokenLimits(), push_allow=caller.push_allow)
+        _check_push(limits, caller)
+        expires_at_ms = await self._check_expiry(wish.expires_at_ms, caller, inherits=True)
+        return replace(wish, expires_at_ms=expires_at_ms, limits=limits)
 
     async def _check_expiry(self, expires_at_ms: int | None, caller: Grant, inherits: bool = False) -> int | None:
         """A secret that the caller gets must not outlive the caller's own token. `inherits`: None means its expiry."""
@@ -335,6 +345,15 @@ def _sees(caller: Grant, token: Token) -> bool:
 def _check_caller(caller: Grant) -> None:
     if not caller.covers_all:
         raise Forbidden('this token is valid for some topics only; managing tokens needs one for every topic ("*")')
+
+
+def _check_push(limits: TokenLimits | None, caller: Grant) -> None:
+    """A secret that the caller gets must not direct pushes where the caller may not."""
+    if caller.push_allow is None:
+        return
+    given = None if limits is None else limits.push_allow
+    if given is None or not set(given) <= set(caller.push_allow):
+        raise Forbidden("this token may give out only entries of its own push_allow", "push_allow")
 
 
 def _check_wish(wish: TokenWish, now_ms: int) -> None:

@@ -25,6 +25,10 @@ ACTIONS = ("push", "get", "complete", "release", "schedule")
 CONNECT_TIMEOUT_S = 5.0
 ANSWER_TIMEOUT_S = 10.0
 LOST: Final = (redis.ConnectionError, redis.TimeoutError, OSError)
+ONE_NODE = (
+    "the keys of the original cannot be divided over the slots of a Cluster, and a failover by Sentinel is not "
+    "followed: give the address of one node, as redis://"
+)
 
 Word = str | bytes | int
 
@@ -39,6 +43,8 @@ class Link:
             "retry": Retry(NoBackoff(), 0),
             "protocol": 2,
         }
+        if url.partition("://")[0].endswith(("+cluster", "+sentinel")):
+            raise Invalid(f"invalid url: {ONE_NODE}", "url")
         spelled = "redis" + url.removeprefix("valkey") if url.startswith(("valkey://", "valkeys://")) else url
         try:
             self._pool = redis.ConnectionPool.from_url(spelled, **options)

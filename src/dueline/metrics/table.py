@@ -13,7 +13,7 @@ TLS = "with TLS"
 _TOPIC = ("namespace", "topic")
 
 _jobs = MetricGroup(
-    "Jobs", "The first three gauges are read from the store, at most every 5 seconds, for the first 200 topics by name."
+    "Jobs", "The first four gauges are read from the store, at most every 5 seconds, for the first 200 topics by name."
 )
 
 JOBS = _jobs.gauge(
@@ -23,6 +23,12 @@ OLDEST_READY_AGE = _jobs.gauge(
     "dueline_oldest_ready_age_seconds", "How long the oldest ready job has been due.", _TOPIC, Merge.MAX
 )
 NEXT_DUE = _jobs.gauge("dueline_next_due_seconds", "Time until the next job is due.", _TOPIC, Merge.MAX)
+SCHEDULED_BY_DELAY = _jobs.gauge(
+    "dueline_scheduled_by_delay",
+    "Scheduled jobs by the time until they are due: up to 1m, 10m, 1h, 1d, 7d, or later.",
+    (*_TOPIC, "band"),
+    Merge.MAX,
+)
 JOBS_SENT = _jobs.counter(
     "dueline_jobs_sent_total", "Sends, by result: created, kept, replaced, appended, refused.", (*_TOPIC, "result")
 )
@@ -32,6 +38,9 @@ DELIVERY_LATENESS = _jobs.histogram(
     "Time from due to delivered, by the store's clock.",
     _TOPIC,
     (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60),
+)
+JOB_ATTEMPTS = _jobs.histogram(
+    "dueline_job_attempts", "Which attempt a delivery was.", ("namespace",), (1, 2, 3, 5, 10, 20, 50)
 )
 JOBS_ACKED = _jobs.counter("dueline_jobs_acked_total", "Jobs finished by an ack.", _TOPIC)
 JOBS_RELEASED = _jobs.counter("dueline_jobs_released_total", "Leased jobs that consumers gave back.", _TOPIC)
@@ -149,6 +158,11 @@ STORE_CALL_DURATION = _store.histogram(
     (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0),
 )
 STORE_RECONNECTS = _store.counter("dueline_store_reconnects_total", "Lost connections to the store.")
+STORE_ERRORS = _store.counter(
+    "dueline_store_errors_total",
+    "Calls of the store that failed for good, by kind: store_down, loading, store_full, unknown_outcome.",
+    ("kind",),
+)
 STORE_MEMORY = _store.gauge(
     "dueline_store_memory_bytes", "Memory that all primaries of the store use.", merge=Merge.MAX
 )

@@ -12,13 +12,14 @@ the connection goes to the host that was checked, even if another parser would r
 
 The allow-list opens networks (for every call to them) and names (whatever the name resolves to, but only for calls to
 that name). A namespace may have a list of its own (`of`), which only narrows: its calls pass the rule, and also go to a
-network or name of that list.
+network or name of that list. A token may have one, too (TokenList). It is asked when a URL is set or sent, and a job
+does not know which token that was; so a name must be in the list, whatever it resolves to.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import quote, urlsplit
@@ -180,6 +181,49 @@ class NarrowedEgress(Egress):
 
     def _lists(self, host: str) -> bool:
         return host in self._only_names.exact or self._only_names.has_pattern_of(host)
+
+
+class TokenList:
+    """Where a caller may direct pushes: the networks and names in the list of its token."""
+
+    def __init__(self, entries: Iterable[str], field: str = "push_allow") -> None:
+        """Raises InvalidField for an entry that is neither a network nor a name."""
+        self._networks, self._names = _networks_and_names(entries, field)
+
+    def check(self, destination: Destination) -> None:
+        """Raises EgressRefused."""
+        address = destination.address
+        if address is None:
+            self._check_name(destination.host)
+            return
+        within = inner(address)
+        if not self._opens(address) or not (within is None or self._opens(within)):
+            self._refuse(destination.host)
+
+    def check_service(self, service: str) -> None:
+        """Raises EgressRefused. The name of a service must be in the list like that of a host."""
+        self._check_name(service.lower())
+
+    def _check_name(self, name: str) -> None:
+        if name not in self._names.exact and not self._names.has_pattern_of(name):
+            self._refuse(name)
+
+    def _refuse(self, host: str) -> None:
+        raise EgressRefused(f"{host} is outside of limits.push_allow of the token")
+
+    def _opens(self, address: Address) -> bool:
+        return any(address in network for network in self._networks)
+
+
+@lru_cache(256)  # a caller that sends jobs with URLs asks again and again
+def token_list(entries: tuple[str, ...]) -> TokenList:
+    """The list of a token, which was checked when the token was made."""
+    return TokenList(entries)
+
+
+def check_token_list(entries: Sequence[str]) -> None:
+    """Raises InvalidField for an entry that is neither a network nor a name."""
+    TokenList(entries)
 
 
 def _networks_and_names(entries: Iterable[str], field: str) -> tuple[list[Network], _Names]:

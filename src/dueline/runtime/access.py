@@ -24,7 +24,7 @@ from redis.exceptions import RedisError
 from ..config.settings import Dialects, namespaces_with_own_ids
 from ..engine.errors import StoreFull, Unavailable
 from ..engine.limits import Limits
-from ..engine.namespace_queue import NamespaceQueue
+from ..engine.queue_limit import QueueLimit
 from ..store.valkey.scopes import Clash, check_scopes
 from ..store.valkey.store import ValkeyStore, WrongStore
 from ..store.valkey.witness import Replication
@@ -54,7 +54,7 @@ class StoreAccess:
         limits: Limits = Limits(),
         namespace_ids: frozenset[str] = NAMESPACE_IDS,
         on_call: Callable[[str, float], None] | None = None,
-        queue_of: Callable[[str], NamespaceQueue | None] = lambda namespace: None,
+        queue_of: Callable[[str], QueueLimit | None] = lambda namespace: None,
     ) -> None:
         self.location = location
         replicated = location.durability == "replicated"

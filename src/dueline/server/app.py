@@ -120,8 +120,14 @@ class App:
         self.engine.audit.on_loss = self._audit_lost
         self._sends = SendNotices(self.engine, self._notices)
         self.engine.watch_sends(self._sends)
-        self._pending = PendingJobs(self.engine, self.quotas.max_pending_jobs, self.quotas.refuse_pending)
-        if any(row.max_pending_jobs is not None for row in settings.namespaces.values()):
+        self._pending = PendingJobs(
+            self.engine,
+            self.quotas.max_pending_jobs,
+            self.quotas.max_pending_jobs_of_token,
+            self.quotas.refuse_pending,
+        )
+        has_tokens = settings.server.auth == "tokens"
+        if has_tokens or any(row.max_pending_jobs is not None for row in settings.namespaces.values()):
             self.engine.limit_sends(self._pending)
             self.quotas.pending = self._pending.in_use
         self.pushed = PushNotices(Notices("dueline.push"))
@@ -132,7 +138,7 @@ class App:
         self.auth: Authenticator = OpenAccess(self._token_ignored)
         self.tokens: TokenCache | None = None
         self._login: Login | None = None
-        if settings.server.auth == "tokens":
+        if has_tokens:
             self._check_tokens(token_lease_s)
         self.recheck: Callable[[], None] = self._recheck_fronts
         self._siblings = Siblings(folder, index, self.snapshot, self._counts)
@@ -187,6 +193,7 @@ class App:
             audit=self.engine.audit,
             token_places=self._callers.token_places(),
             read_only=self.settings.server.ui_read_only,
+            queue_of=None if self.tokens is None else self.quotas.queue_of_token,
         )
         limits = FrontLimits(
             max_body_bytes=self.settings.limits.max_request_bytes,
@@ -428,6 +435,6 @@ class App:
 
     async def _view(self, namespace: str, topic: str) -> tuple[str, TopicView] | None:
         try:
-            return namespace, await self.engine.topic(namespace, topic)
+            return namespace, await self.engine.topic(namespace, topic, samples.BANDS_MS)
         except DuelineError:
             return None

@@ -16,6 +16,7 @@ from ..dialects.contract import PushRules
 from ..dialects.native.api import NativeApi
 from ..dialects.native.wire import Caller
 from ..engine.engine import Engine
+from ..push.egress import check_token_list
 from ..push.header_rules import check_target_headers
 from ..push.signing import check_secret, masked
 from ..runtime.access import StoreAccess
@@ -27,7 +28,7 @@ class DirectApi(NativeApi):
     """One store through one engine, which the caller starts and stops. `name` is how the store is shown."""
 
     def __init__(self, engine: Engine, access: StoreAccess, watch: StoreWatch, name: str) -> None:
-        rules = PushRules(headers=check_target_headers, secret=check_secret, mask=masked)
+        rules = PushRules(allow_list=check_token_list, headers=check_target_headers, secret=check_secret, mask=masked)
         super().__init__(engine, self._info, rules)
         self.handlers[READY.name] = self._ready
         self._access = access

@@ -1,10 +1,12 @@
-"""A limit on the pending jobs of a namespace: scheduled, ready and leased, over all servers.
+"""Limits on the pending jobs of a namespace: scheduled, ready and leased, over all servers.
 
     pending = what the last count found in the store + what this process has sent since
 
 A count reads the numbers of every topic of the namespace. It happens only when there are sends, at most once a second,
 and takes at most a twentieth of the time. A send is never refused by an old count: it waits for a new one first. The
 limit can be exceeded by what all servers accept between two counts.
+
+A token may have a limit, too: it sends only while the namespace has fewer pending jobs than that, whoever sent them.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from time import monotonic
 
 from ..engine.engine import Engine
 from ..engine.errors import DuelineError
+from ..rights import EVERYTHING, Grant
 
 FRESH_S = 1.0
 REST = 20  # times as long as a count takes, before the next one
@@ -23,11 +26,11 @@ MAX_NAMESPACES = 4096
 
 
 class _Count:
-    """The pending jobs of one namespace."""
+    """The pending jobs of one namespace. `max_jobs` None: only tokens have limits there."""
 
     __slots__ = ("counting", "fresh_until_s", "max_jobs", "namespace", "sent", "stored")
 
-    def __init__(self, namespace: str, max_jobs: int) -> None:
+    def __init__(self, namespace: str, max_jobs: int | None) -> None:
         self.namespace = namespace
         self.max_jobs = max_jobs
         self.stored = 0
@@ -35,44 +38,51 @@ class _Count:
         self.fresh_until_s = -1.0  # never counted
         self.counting: asyncio.Task[None] | None = None
 
-    def has_room(self, jobs: int) -> bool:
-        return self.stored + self.sent + jobs <= self.max_jobs
-
 
 class PendingJobs:
-    """A `SendLimit` of the engine. `max_of`: the limit of a namespace, if it has one. `refuse` makes the error."""
+    """A `SendLimit` of the engine. `max_of` and `max_of_token`: the limit of a namespace or of a caller's token, if it
+    has one. `refuse` makes the error; its last argument is the caller if the limit is that of its token."""
 
     def __init__(
         self,
         engine: Engine,
         max_of: Callable[[str], int | None],
-        refuse: Callable[[str, int], DuelineError],
+        max_of_token: Callable[[Grant], int | None],
+        refuse: Callable[[str, int, Grant | None], DuelineError],
     ) -> None:
         self._engine = engine
         self._max_of = max_of
+        self._max_of_token = max_of_token
         self._refuse = refuse
         self._counts: dict[str, _Count] = {}
 
-    def admit(self, namespace: str, jobs: int) -> Awaitable[None] | None:
+    def admit(self, namespace: str, jobs: int, grant: Grant = EVERYTHING) -> Awaitable[None] | None:
         """Count these sends. Raises QuotaExceeded, at once or when what it returns is awaited."""
         count = self._counts.get(namespace)
+        token_max = self._max_of_token(grant) if grant.token_id else None
         if count is None:
             max_jobs = self._max_of(namespace)
-            if max_jobs is None:
+            if max_jobs is None and token_max is None:
                 return None
             count = self._new(namespace, max_jobs)
-        if count.stored + count.sent + jobs <= count.max_jobs and count.fresh_until_s >= 0:
+        max_jobs, of_token = count.max_jobs, None
+        if token_max is not None and (max_jobs is None or token_max < max_jobs):
+            max_jobs, of_token = token_max, grant
+        if max_jobs is None:
+            count.sent += jobs
+            return None
+        if count.stored + count.sent + jobs <= max_jobs and count.fresh_until_s >= 0:
             if monotonic() >= count.fresh_until_s:
                 self._begin(count)
             count.sent += jobs
             return None
         if monotonic() < count.fresh_until_s:
-            raise self._refuse(namespace, count.max_jobs)
-        return self._admit_later(count, jobs)
+            raise self._refuse(namespace, max_jobs, of_token)
+        return self._admit_later(count, jobs, max_jobs, of_token)
 
-    def in_use(self) -> dict[str, tuple[int, int]]:
-        """The pending jobs and the limit of every namespace that was counted."""
-        return {name: (one.stored + one.sent, one.max_jobs) for name, one in self._counts.items()}
+    def in_use(self) -> dict[str, int]:
+        """The pending jobs of every namespace that was counted."""
+        return {name: one.stored + one.sent for name, one in self._counts.items()}
 
     async def stop(self) -> None:
         tasks = [one.counting for one in self._counts.values() if one.counting is not None]
@@ -80,13 +90,13 @@ class PendingJobs:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _admit_later(self, count: _Count, jobs: int) -> None:
+    async def _admit_later(self, count: _Count, jobs: int, max_jobs: int, of_token: Grant | None) -> None:
         await asyncio.shield(self._begin(count))
-        if not count.has_room(jobs):
-            raise self._refuse(count.namespace, count.max_jobs)
+        if count.stored + count.sent + jobs > max_jobs:
+            raise self._refuse(count.namespace, max_jobs, of_token)
         count.sent += jobs
 
-    def _new(self, namespace: str, max_jobs: int) -> _Count:
+    def _new(self, namespace: str, max_jobs: int | None) -> _Count:
         if len(self._counts) >= MAX_NAMESPACES:  # forget the oldest; it is counted again when it is used
             for name, one in list(self._counts.items()):
                 if one.counting is None:

@@ -16,7 +16,7 @@ from ..push.discovery.chain import ResolverChain
 from ..push.discovery.eureka import EurekaMissing, EurekaResolver
 from ..push.discovery.static import StaticResolver, instance_at
 from ..push.dispatcher import PushContext
-from ..push.egress import Egress
+from ..push.egress import Egress, check_token_list, token_list
 from ..push.header_rules import check_target_headers
 from ..push.hosts import Hosts
 from ..push.http_couriers import CarriedCourier, HttpCourier
@@ -24,6 +24,7 @@ from ..push.manager import PushManager
 from ..push.observer import NullObserver, PushObserver
 from ..push.outgoing import Outgoing
 from ..push.signing import check_secret, masked
+from ..rights import EVERYTHING, Grant
 
 LAST_CALLS_S = 1.0  # for releasing jobs after the drain
 
@@ -71,7 +72,14 @@ class Push:
         push = settings.push
         self._egress = egress_of(settings)
         self._denied = denied
-        self.rules = PushRules(self.check_url, check_target_headers, check_secret, masked)
+        self.rules = PushRules(
+            url=self.check_url,
+            service=self.check_service,
+            allow_list=check_token_list,
+            headers=check_target_headers,
+            secret=check_secret,
+            mask=masked,
+        )
         self._enabled = push.enabled
         self.resolver = resolver_of(settings)
         self._outgoing = Outgoing(
@@ -96,10 +104,22 @@ class Push:
             )
         )
 
-    def check_url(self, url: str, namespace: str) -> None:
-        """Refuse a URL that this server would not call for a namespace. Raises InvalidField or EgressRefused."""
+    def check_url(self, url: str, namespace: str, grant: Grant = EVERYTHING) -> None:
+        """Refuse a URL that this server would not call for a namespace, or that the caller may not choose. Raises
+        InvalidField or EgressRefused."""
         try:
-            self._egress.of(namespace).check_url(url)
+            destination = self._egress.of(namespace).check_url(url)
+            if grant.push_allow is not None:
+                token_list(grant.push_allow).check(destination)
+        except EgressRefused as refused:
+            self._denied(refused.message)
+            raise
+
+    def check_service(self, service: str, grant: Grant) -> None:
+        """Refuse a service that the caller may not choose. Raises EgressRefused."""
+        try:
+            if grant.push_allow is not None:
+                token_list(grant.push_allow).check_service(service)
         except EgressRefused as refused:
             self._denied(refused.message)
             raise

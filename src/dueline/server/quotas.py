@@ -4,8 +4,9 @@
     request       ConnectionQuota.count    requests per second: a bucket that holds those of a second, at least 10
     connection    ConnectionQuota          it counts for the caller of its last request
     poll          with Quota.poll
-    script call   queue_of                 jobs that wait for one (engine.namespace_queue)
-    name look-up  look_up                  names that pushes resolve, per second
+    queued jobs   queue_of                 of a namespace: those that wait for a script call (engine.queue_limit)
+                  queue_of_token           of a token: those of its calls
+    name look-up  look_up                  names that pushes resolve, per second; only of a namespace
     send          refuse_pending           pending jobs are counted in server.pending_jobs
 
 These limits hold per process, except the pending jobs, which are those in the store. A Quota is made of at most two
@@ -18,6 +19,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import ceil
 from typing import Protocol
 from weakref import WeakValueDictionary
@@ -26,10 +28,10 @@ from ..api.server_info import LimitUse
 from ..config.settings import EVERY_NAMESPACE, NamespaceLimits
 from ..dialects.native.wire import DEFAULT_NAMESPACE
 from ..engine.errors import QuotaExceeded
-from ..engine.namespace_queue import NamespaceQueue
+from ..engine.queue_limit import QueueLimit
 from ..metrics import table
 from ..metrics.metric import Samples
-from ..rights import ALL, Grant, Right
+from ..rights import Grant
 from .client_addresses import ClientAddresses, Refusal
 from .router import Found
 
@@ -39,8 +41,8 @@ MAX_NAMESPACES = 200  # with series of their own in the metrics
 OTHER = "other"
 
 
-class TokenLimits(Protocol):
-    """What a token may use. None: no limit of its own."""
+class UseLimits(Protocol):
+    """What a token or a namespace may use. None: no limit of its own."""
 
     @property
     def requests_per_s(self) -> float | None: ...
@@ -48,6 +50,32 @@ class TokenLimits(Protocol):
     def max_connections(self) -> int | None: ...
     @property
     def max_polls(self) -> int | None: ...
+    @property
+    def max_pending_jobs(self) -> int | None: ...
+    @property
+    def max_queued_jobs(self) -> int | None: ...
+
+
+class Owner:
+    """Whose limit it is. `token_id` "": the namespace's, from this section of the settings. `refused` counts by limit,
+    because a token must not see the refusals of others."""
+
+    __slots__ = ("namespace", "refused", "section", "token_id")
+
+    def __init__(self, namespace: str, token_id: str, section: str) -> None:
+        self.namespace = namespace
+        self.token_id = token_id
+        self.section = section
+        self.refused: Counter[str] = Counter()
+
+    def refusal(self, limit: str, amount: str) -> str:
+        if self.token_id:
+            return f"The token {self.token_id} may have {amount} (limits.{limit} of the token)."
+        return f'The namespace "{self.namespace}" may have {amount} ({self.section}.{limit}).'
+
+    def named(self, limit: str) -> str:
+        """The name of a limit in metrics and answers."""
+        return f"token_{limit}" if self.token_id else limit
 
 
 class Bucket:
@@ -83,39 +111,32 @@ class Bucket:
 
 
 class Use:
-    """What one namespace, or one token, uses in this process. `owner` is its name in messages."""
+    """What one namespace, or one token, uses in this process. `full`: the error of a call whose jobs do not fit into
+    the queue."""
 
-    __slots__ = (
-        "__weakref__",
-        "bucket",
-        "connections",
-        "look_ups",
-        "max_connections",
-        "max_polls",
-        "namespace",
-        "owner",
-        "polls",
-        "queue",
-        "section",
-        "token_id",
-    )
+    __slots__ = ("__weakref__", "bucket", "connections", "limits", "look_ups", "owner", "polls", "queue")
 
-    def __init__(self, namespace: str, token_id: str, limits: TokenLimits, section: str) -> None:
-        self.namespace = namespace
-        self.token_id = token_id
-        self.owner = f"The token {token_id}" if token_id else f'The namespace "{namespace}"'
-        self.section = section
+    def __init__(self, owner: Owner, limits: UseLimits, full: Callable[[], QuotaExceeded]) -> None:
+        self.owner = owner
+        self.limits = limits
         self.bucket = None if limits.requests_per_s is None else Bucket(limits.requests_per_s)
-        self.max_connections = limits.max_connections
-        self.max_polls = limits.max_polls
         self.connections = 0
         self.polls = 0
-        self.look_ups: Bucket | None = None
-        self.queue: NamespaceQueue | None = None
+        per_s: float | None = getattr(limits, "look_ups_per_s", None)
+        self.look_ups = None if per_s is None else Bucket(per_s)
+        self.queue = None if limits.max_queued_jobs is None else QueueLimit(limits.max_queued_jobs, full)
 
-    def named(self, limit: str) -> str:
-        """The name of a limit in metrics and answers."""
-        return f"token_{limit}" if self.token_id else limit
+    def rows(self, pending: Mapping[str, int]) -> list[tuple[str, float | None, int | None]]:
+        """(limit, what may be used, what is used). `pending`: jobs by namespace."""
+        limits = self.limits
+        return [
+            ("requests_per_s", limits.requests_per_s, None),
+            ("max_connections", limits.max_connections, self.connections),
+            ("max_polls", limits.max_polls, self.polls),
+            ("max_pending_jobs", limits.max_pending_jobs, pending.get(self.owner.namespace)),
+            ("max_queued_jobs", limits.max_queued_jobs, 0 if self.queue is None else self.queue.jobs),
+            ("look_ups_per_s", None if self.look_ups is None else self.look_ups.rate, None),
+        ]
 
 
 class Quota:
@@ -142,13 +163,14 @@ class Quota:
         """The error of a request that `take` has refused."""
         waits = [(use.bucket.wait_s(), use.bucket.rate, use) for use in self._uses if use.bucket is not None]
         wait_s, rate, use = max(waits, key=lambda one: one[0])
-        return self._quotas.refuse(use, "requests_per_s", f"{rate:g} requests per second", ceil(wait_s))
+        return self._quotas.refuse(use.owner, "requests_per_s", f"{rate:g} requests per second", ceil(wait_s))
 
     def connect(self) -> None:
         """Count a connection. Raises QuotaExceeded."""
         for use in self._uses:
-            if use.max_connections is not None and use.connections >= use.max_connections:
-                raise self._quotas.refuse(use, "max_connections", f"{use.max_connections} connections")
+            most = use.limits.max_connections
+            if most is not None and use.connections >= most:
+                raise self._quotas.refuse(use.owner, "max_connections", f"{most} connections")
         for use in self._uses:
             use.connections += 1
 
@@ -168,8 +190,9 @@ class _Poll:
 
     def __enter__(self) -> None:
         for use in self._uses:
-            if use.max_polls is not None and use.polls >= use.max_polls:
-                raise self._quotas.refuse(use, "max_polls", f"{use.max_polls} polls at a time")
+            most = use.limits.max_polls
+            if most is not None and use.polls >= most:
+                raise self._quotas.refuse(use.owner, "max_polls", f"{most} polls at a time")
         for use in self._uses:
             use.polls += 1
 
@@ -213,18 +236,18 @@ class Quotas:
     def __init__(
         self,
         namespaces: Mapping[str, NamespaceLimits] = {},
-        limits_of: Callable[[Grant], TokenLimits | None] = lambda grant: None,
+        limits_of: Callable[[Grant], UseLimits | None] = lambda grant: None,
         refused: Callable[[str, QuotaExceeded], None] = lambda limit, error: None,
     ) -> None:
         self._namespaces = namespaces
         self._limits_of = limits_of
         self._refused_one = refused
-        self._uses: WeakValueDictionary[tuple[str, str], Use] = WeakValueDictionary()
+        self._uses: WeakValueDictionary[tuple[str, str | int], Use] = WeakValueDictionary()
         self._quotas: WeakValueDictionary[tuple[str, str, int], Quota] = WeakValueDictionary()
         self._remembered: deque[object] = deque(maxlen=REMEMBERED)
         self._refused: Counter[tuple[str, str]] = Counter()  # by limit and namespace
         self._shown: set[str] = set(namespaces)
-        self.pending: Callable[[], Mapping[str, tuple[int, int]]] = dict  # namespace -> (jobs, limit)
+        self.pending: Callable[[], Mapping[str, int]] = dict  # by namespace
         self.addresses: Sequence[ClientAddresses] = ()  # of each front; they are only shown here
 
     def limits(self, namespace: str) -> NamespaceLimits | None:
@@ -232,10 +255,10 @@ class Quotas:
 
     def of(self, found: Found, grant: Grant, namespace: str | None) -> Quota | None:
         """What a request counts for. `namespace` None: the token's own, or the default. A refused request about another
-        namespace counts for the token's own. Health and metrics, and what is public, are not limited."""
-        namespace = grant.namespace or namespace
-        if found.dialect is None or found.dialect.namespace == ALL or found.route.right is Right.NONE:
+        namespace counts for the token's own."""
+        if not found.is_limited:
             return None
+        namespace = grant.namespace or namespace
         token_limits = self._limits_of(grant)
         if token_limits is None and not self._namespaces:
             return None
@@ -257,10 +280,21 @@ class Quotas:
         limits = self.limits(namespace)
         return None if limits is None else limits.max_pending_jobs
 
-    def queue_of(self, namespace: str) -> NamespaceQueue | None:
+    def max_pending_jobs_of_token(self, grant: Grant) -> int | None:
+        limits = self._limits_of(grant)
+        return None if limits is None else limits.max_pending_jobs
+
+    def queue_of(self, namespace: str) -> QueueLimit | None:
         """The limit of the namespace's jobs that wait for a script call."""
         use = self._use_of(namespace)
         return None if use is None else use.queue
+
+    def queue_of_token(self, grant: Grant) -> QueueLimit | None:
+        """The limit of the jobs of a token's calls."""
+        limits = self._limits_of(grant)
+        if limits is None or limits.max_queued_jobs is None:
+            return None
+        return self._token_use(grant, DEFAULT_NAMESPACE, limits).queue
 
     def look_up(self, namespace: str) -> float:
         """Count a name that a push resolves. Returns how long to wait first; 0: it may be resolved now."""
@@ -269,26 +303,31 @@ class Quotas:
             return 0.0
         if use.look_ups.take(asyncio.get_running_loop().time()):
             return 0.0
-        self.refuse(use, "look_ups_per_s", f"{use.look_ups.rate:g} look-ups per second")
+        self.refuse(use.owner, "look_ups_per_s", f"{use.look_ups.rate:g} look-ups per second")
         return use.look_ups.wait_s()
 
-    def refuse(self, use: Use, limit: str, amount: str, retry_after_s: int = 1) -> QuotaExceeded:
+    def refuse(self, owner: Owner, limit: str, amount: str, retry_after_s: int = 1) -> QuotaExceeded:
         """Count a refusal. Returns the error."""
-        setting = f"limits.{limit} of the token" if use.token_id else f"{use.section}.{limit}"
-        message = f"{use.owner} may have {amount} ({setting})."
-        return self._refuse(use.named(limit), use.namespace, message, retry_after_s)
-
-    def refuse_pending(self, namespace: str, max_jobs: int) -> QuotaExceeded:
-        """Count a send that was refused because of the namespace's pending jobs. Returns the error."""
-        setting = f"{self._section(namespace)}.max_pending_jobs"
-        message = f'The namespace "{namespace}" may have {max_jobs} pending jobs ({setting}).'
-        return self._refuse("max_pending_jobs", namespace, message, 1)
-
-    def _refuse(self, limit: str, namespace: str, message: str, retry_after_s: int) -> QuotaExceeded:
-        self._refused[(limit, self._label(namespace))] += 1
-        error = QuotaExceeded(message, retry_after_s=max(1, retry_after_s))
-        self._refused_one(limit, error)
+        name = owner.named(limit)
+        owner.refused[limit] += 1
+        self._refused[(name, self._label(owner.namespace))] += 1
+        error = QuotaExceeded(owner.refusal(limit, amount), retry_after_s=max(1, retry_after_s))
+        self._refused_one(name, error)
         return error
+
+    def refuse_pending(self, namespace: str, max_jobs: int, grant: Grant | None = None) -> QuotaExceeded:
+        """Count a send that was refused because of the namespace's pending jobs. `grant`: by the limit of this caller's
+        token. Returns the error."""
+        if grant is None:
+            owner, amount = self._owner(namespace), f"{max_jobs} pending jobs"
+        else:
+            limits = self._limits_of(grant) or NamespaceLimits()  # it may have been revoked in the meantime
+            owner = self._token_use(grant, namespace, limits).owner
+            amount = f"{max_jobs} pending jobs in its namespace"
+        return self.refuse(owner, "max_pending_jobs", amount)
+
+    def _owner(self, namespace: str) -> Owner:
+        return Owner(namespace, "", self._section(namespace))
 
     def _section(self, namespace: str) -> str:
         return f"namespaces.{namespace if namespace in self._namespaces else EVERY_NAMESPACE}"
@@ -296,27 +335,22 @@ class Quotas:
     def _use_of(self, namespace: str) -> Use | None:
         use = self._uses.get((namespace, ""))
         if use is None and (limits := self.limits(namespace)) is not None:
-            use = self._uses[(namespace, "")] = Use(namespace, "", limits, self._section(namespace))
-            if limits.look_ups_per_s is not None:
-                use.look_ups = Bucket(limits.look_ups_per_s)
-            max_queued = limits.max_queued_jobs
-            if max_queued is not None:
-                section = use.section
-
-                def full() -> QuotaExceeded:
-                    message = f'The namespace "{namespace}" may have {max_queued} jobs waiting for the store '
-                    return self._refuse("max_queued_jobs", namespace, f"{message}({section}.max_queued_jobs).", 1)
-
-                use.queue = NamespaceQueue(max_queued, full)
+            use = self._uses[(namespace, "")] = self._new_use(self._owner(namespace), limits)
             self._remembered.append(use)
         return use
 
-    def _token_use(self, grant: Grant, namespace: str, limits: TokenLimits) -> Use:
+    def _new_use(self, owner: Owner, limits: UseLimits) -> Use:
+        amount = f"{limits.max_queued_jobs} jobs waiting at a time"
+        return Use(owner, limits, partial(self.refuse, owner, "max_queued_jobs", amount))
+
+    def _token_use(self, grant: Grant, namespace: str, limits: UseLimits) -> Use:
         """A token that is valid in several namespaces has one use for all of them."""
-        key = (grant.token_id, str(grant.generation))
+        key = (grant.token_id, grant.generation)
         use = self._uses.get(key)
         if use is None:
-            use = self._uses[key] = Use(grant.namespace or namespace, grant.token_id, limits, "")
+            owner = Owner(grant.namespace or namespace, grant.token_id, "")
+            use = self._uses[key] = self._new_use(owner, limits)
+            self._remembered.append(use)
         return use
 
     def _label(self, namespace: str) -> str:
@@ -336,33 +370,21 @@ class Quotas:
             uses = [one.in_use()[limit] for one in self.addresses]
             refused = sum(one.refused[limit] for one in self.addresses)
             found.append(LimitUse(limit, uses[0][0], max(used for _, used in uses), refused))
+        pending = self.pending()
         for use in list(self._uses.values()):
-            rows: list[tuple[str, float | None, int | None]] = [
-                ("max_connections", use.max_connections, use.connections),
-                ("max_polls", use.max_polls, use.polls),
-            ]
-            if use.bucket is not None:
-                rows.append(("requests_per_s", use.bucket.rate, None))
-            if use.look_ups is not None:
-                rows.append(("look_ups_per_s", use.look_ups.rate, None))
-            limits = None if use.token_id else self.limits(use.namespace)
-            if use.queue is not None and limits is not None:
-                rows.append(("max_queued_jobs", limits.max_queued_jobs, use.queue.jobs))
+            owner = use.owner
             found += [
                 LimitUse(
-                    use.named(name),
+                    owner.named(name),
                     limit,
                     used,
-                    self._refused[(use.named(name), self._label(use.namespace))],
-                    use.namespace,
-                    use.token_id or None,
+                    owner.refused[name] if owner.token_id else self._refused[(name, self._label(owner.namespace))],
+                    owner.namespace,
+                    owner.token_id or None,
                 )
-                for name, limit, used in rows
+                for name, limit, used in use.rows(pending)
                 if limit is not None
             ]
-        for namespace, (jobs, limit) in self.pending().items():
-            name = "max_pending_jobs"
-            found.append(LimitUse(name, limit, jobs, self._refused[(name, self._label(namespace))], namespace))
         return found
 
     def samples(self) -> list[Samples]:

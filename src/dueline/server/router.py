@@ -12,7 +12,6 @@ a known one (PathSpeller). Otherwise the dialect that owns this part of the path
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -47,9 +46,12 @@ from ..engine.errors import (
     RateLimited,
     Unauthorized,
 )
-from ..rights import ALL
+from ..engine.queue_limit import QueuedCall, QueueLimit
+from ..event_log import EventLog
+from ..rights import ALL, Grant, Right
+from .request_fields import request_fields
 
-log = logging.getLogger("dueline.server")
+log = EventLog("dueline.server")
 
 Guard = Callable[[Request, Route], Awaitable[None] | None]
 """Called before every handler. May raise a DuelineError such as Loading. If it returns an awaitable, that is awaited
@@ -66,6 +68,11 @@ class Found(msgspec.Struct, frozen=True):
     dialect: RouteOwner | None  # None: a route of the router itself
     params: tuple[str, ...] = ()
     with_body: Found | None = None  # who answers instead if the request has a body
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether calls count for the limits of their caller. Health and metrics, and what is public, do not."""
+        return self.dialect is not None and self.dialect.namespace != ALL and self.route.right is not Right.NONE
 
     def of(self, headers: Mapping[bytes, bytes]) -> Found:
         """The same, or the one for a request with a body."""
@@ -93,7 +100,7 @@ class _Node:
 class Router:
     """All routes of a listener. `respond` raises nothing but CancelledError. `owner` answers all unclaimed paths.
     `token_places`: where the routes of a dialect may carry a token, if that is less than they say. `read_only`: a
-    login at the dashboard changes nothing."""
+    login at the dashboard changes nothing. `queue_of`: the limit of queued jobs of a caller's token."""
 
     def __init__(
         self,
@@ -104,9 +111,11 @@ class Router:
         audit: Audit | None = None,
         token_places: Mapping[RouteOwner, TokenPlace] = MappingProxyType({}),
         read_only: bool = False,
+        queue_of: Callable[[Grant], QueueLimit | None] | None = None,
     ) -> None:
         self._guard = guard
         self._audit = audit
+        self._queue_of = queue_of
         self._spellers = [dialect for dialect in dialects if isinstance(dialect, PathSpeller)]
         self._spaces = [
             (dialect.space, dialect) for dialect in dialects if isinstance(dialect, SpaceOwner) and dialect.space
@@ -198,11 +207,18 @@ class Router:
         try:
             if self._guard is not None and (waiting := self._guard(request, found.route)) is not None:
                 await waiting
-            return await found.route.handler(request)
+            limit = None if self._queue_of is None or not found.is_limited else self._queue_of(request.grant)
+            if limit is None:
+                return await found.route.handler(request)
+            with QueuedCall(limit) as request.queued:
+                right = found.route.right  # a mapping: the handler knows the command
+                if isinstance(right, Right) and right is not Right.PULL and not found.route.parks:
+                    request.hold_jobs(1)
+                return await found.route.handler(request)
         except DuelineError as error:
             return self.failed(found, request, error)
         except Exception:
-            log.exception("unexpected error in %s", found.route.name)
+            log.exception("unexpected error in a handler", **request_fields(found.route, request))
             if request.note is not None:
                 request.note.code = DuelineError.code
             return internal_error()
@@ -229,11 +245,12 @@ class Router:
                     answer.status, answer.headers = 401, (("www-authenticate", "Bearer"),)
                 elif error.code == Forbidden.code:
                     answer.status = 403
-                elif isinstance(error, RateLimited):
-                    answer.status, answer.headers = 429, (("retry-after", str(error.retry_after_s)),)
+                elif error.code == RateLimited.code:  # a dialect may have made another error of it
+                    retry_after_s: int = getattr(error, "retry_after_s", 1)
+                    answer.status, answer.headers = 429, (("retry-after", str(retry_after_s)),)
                 return answer
         except Exception:
-            log.exception("unexpected error while refusing in %s", found.route.name)
+            log.exception("unexpected error while refusing", **request_fields(found.route, request))
             return internal_error()
         return plain_error(_TRANSPORT_STATUS.get(error.code, 400), error.code, error.message, error.field)
 

@@ -16,6 +16,7 @@ def store_samples(store: ValkeyStore, health: Health, access: StoreAccess) -> li
         table.STORE_UP.value(int(health.up)),
         table.READY.value(int(not health.reasons())),
         table.STORE_RECONNECTS.value(store.reconnects),
+        table.STORE_ERRORS.samples({(kind,): count for kind, count in store.errors.items()}),
         table.CLOCK_OFFSET.value(store.clock.offset_ms / 1000),
         table.CLOCK_STEPS.value(store.clock.steps),
         table.STORE_UNREPLICATED.value(0 if replication is None else replication.uncovered),

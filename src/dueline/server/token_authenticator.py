@@ -57,7 +57,7 @@ class TokenAuthenticator:
         return grant.expires_at_ms is None or self._now_ms() < grant.expires_at_ms
 
     def refusal(self, grant: Grant) -> DuelineError | None:
-        if grant is NOTHING:
+        if self.holds(grant):  # nearly always, and it costs less
             return None
         known = self._cache.tokens.get(grant.token_id)
         if known is None or not any(_name(one) == grant.secret for one in known.valid_secrets(self._now_ms())):
@@ -92,6 +92,7 @@ class TokenAuthenticator:
             name=known.name,
             secret=_name(secret),
             expires_at_ms=min(ends, default=None),
+            push_allow=None if known.limits is None else known.limits.push_allow,
         )
 
 

@@ -1,4 +1,4 @@
-"""Samples in the formats that Prometheus reads, written by its own library."""
+"""Samples in the formats that Prometheus reads. Its own library chooses the format, and writes all but plain text."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from ..metrics.metric import Buckets, Kind, Samples
+from ..metrics.plain_text import plain_text
 
 
-class _Samples(Collector):
+class SampleCollector(Collector):
+    """Samples as that library reads them."""
+
     def __init__(self, samples: Sequence[Samples]) -> None:
         self._samples = samples
 
@@ -22,9 +25,11 @@ class _Samples(Collector):
 
 def exposition(samples: Sequence[Samples], accept: str) -> tuple[bytes, str]:
     """The page and its content type, in the format that the scraper accepts."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Samples(samples))
     encode, content_type = choose_encoder(accept)
+    if content_type.startswith("text/plain"):
+        return plain_text(samples), content_type
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(SampleCollector(samples))
     return encode(registry), content_type
 
 

@@ -14,6 +14,8 @@ from ..engine.metrics import EngineMetrics, ScheduleMetrics, TopicMetrics
 from ..metrics import table
 from ..metrics.metric import Buckets, Samples
 
+BANDS_MS = (60_000, 600_000, 3_600_000, 86_400_000, 604_800_000)  # what `of_topics` expects in the views
+BANDS = ("1m", "10m", "1h", "1d", "7d", "later")
 _COUNTERS = {
     "pulled": table.JOBS_PULLED,
     "acked": table.JOBS_ACKED,
@@ -39,6 +41,7 @@ def of_engine(metrics: EngineMetrics, waiters: int) -> list[Samples]:
             for name, metric in _COUNTERS.items()
         ),
         Samples(table.DELIVERY_LATENESS, buckets=late),
+        Samples(table.JOB_ATTEMPTS, buckets=_attempts(topics)),
         table.LONGPOLL_WAITERS.value(waiters),
         *_of_schedules(metrics.schedules),
     ]
@@ -58,15 +61,23 @@ def of_topics(namespaced: Sequence[tuple[str, TopicView]], now_ms: int) -> list[
     jobs: dict[tuple[str, ...], float] = {}
     oldest: dict[tuple[str, ...], float] = {}
     next_due: dict[tuple[str, ...], float] = {}
+    by_delay: dict[tuple[str, ...], float] = {}
     for namespace, view in namespaced:
         key = (namespace, view.topic)
         for state in ("scheduled", "ready", "leased", "dead"):
             jobs[(*key, state)] = getattr(view, state)
+        for band, count in zip(BANDS, view.bands, strict=False):
+            by_delay[(*key, band)] = count
         if view.oldest_ready_at_ms is not None:
             oldest[key] = max(0, now_ms - view.oldest_ready_at_ms) / 1000
         if view.next_due_at_ms is not None:
             next_due[key] = (view.next_due_at_ms - now_ms) / 1000
-    return [table.JOBS.samples(jobs), table.OLDEST_READY_AGE.samples(oldest), table.NEXT_DUE.samples(next_due)]
+    return [
+        table.JOBS.samples(jobs),
+        table.OLDEST_READY_AGE.samples(oldest),
+        table.NEXT_DUE.samples(next_due),
+        table.SCHEDULED_BY_DELAY.samples(by_delay),
+    ]
 
 
 def of_build(store: str, durability: str) -> Samples:
@@ -87,6 +98,18 @@ def of_process() -> list[Samples]:
         for metric in table.PROCESS.metrics
         if (family := families.get(metric.name.removesuffix("_total"))) is not None
     ]
+
+
+def _attempts(topics: dict[tuple[str, str], TopicMetrics]) -> dict[tuple[str, ...], Buckets]:
+    """By namespace: one more histogram per topic would be a third of the page."""
+    found: dict[tuple[str, ...], Buckets] = {}
+    for (namespace, _), value in topics.items():
+        if (sums := found.get((namespace,))) is None:
+            found[(namespace,)] = Buckets(list(value.attempts), value.attempts_sum)
+        else:
+            counts = [one + other for one, other in zip(sums.counts, value.attempts, strict=True)]
+            found[(namespace,)] = Buckets(counts, sums.total + value.attempts_sum)
+    return found
 
 
 def _by(topics: dict[tuple[str, str], TopicMetrics], name: str) -> dict[tuple[str, ...], float]:

@@ -19,6 +19,7 @@ from ..engine.commands import Send, Sent
 from ..engine.engine import Engine
 from ..engine.errors import DuelineError
 from ..engine.job import BodyKind
+from ..rights import EVERYTHING, Grant
 
 
 class SentJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,11 +104,13 @@ class RecordingEngine(Engine):
 
     recorder: Recorder | None = None
 
-    def send(self, namespace: str, topic: str, command: Send) -> Awaitable[Sent]:
-        return self._noted(namespace, command, super().send(namespace, topic, command))
+    def send(self, namespace: str, topic: str, command: Send, grant: Grant = EVERYTHING) -> Awaitable[Sent]:
+        return self._noted(namespace, command, super().send(namespace, topic, command, grant))
 
-    async def send_many(self, namespace: str, topic: str, commands: Sequence[Send]) -> list[Sent | DuelineError]:
-        results = await super().send_many(namespace, topic, commands)
+    async def send_many(
+        self, namespace: str, topic: str, commands: Sequence[Send], grant: Grant = EVERYTHING
+    ) -> list[Sent | DuelineError]:
+        results = await super().send_many(namespace, topic, commands, grant)
         for command, result in zip(commands, results, strict=True):
             if isinstance(result, Sent):
                 self._note(namespace, command, result)

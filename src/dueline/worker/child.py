@@ -1,7 +1,9 @@
 """The child's side of the process pool: a process that runs one handler at a time.
 
-    parent -> child    ("job", HandlerLocation, LeasedJob)    ("extended", ErrorText or None)    ("stopping",)
+    parent -> child    ("job", HandlerLocation, LeasedJob, carrier)    ("extended", ErrorText or None)    ("stopping",)
     child -> parent    ("begun",)    ("done", ending, delay_ms, error)    ("extend", lease_ms)
+
+The carrier names the span that the handler runs in (`client.tracing`).
 
 The child exits when the pipe closes, so it never outlives its parent. It ignores signals that a terminal or an init
 system sends to the whole process group. The parent decides when to stop; a child that exited by itself would waste an
@@ -24,12 +26,13 @@ import msgspec
 
 from ..api.answers import LeasedJob
 from ..client.errors import LeaseLost
+from ..client.tracing import inside
 from ..parent_death import ends_with
 from .context import Context
 from .handle import Handle
 from .handlers import Handler, HandlerLocation
 from .locations import handler_at
-from .log import LOG_FORMAT
+from .log import shown_log
 from .outcomes import Verdict, verdict_of
 from .pipes import ChildsEnd, Message
 from .tasks import task_handler
@@ -51,19 +54,20 @@ def child_main(sock: socket.socket, settings: ChildSettings) -> None:
         signal.signal(number, _deaf)  # not SIG_IGN, which programs started by a handler would inherit
     ends_with(settings.parent, signal.SIGKILL)()  # works even while a handler holds the GIL
     if not logging.getLogger().handlers:
-        logging.basicConfig(level=settings.log_level, format=LOG_FORMAT)
+        logging.basicConfig(level=settings.log_level, handlers=[shown_log()])
     parent = _Parent(ChildsEnd(sock))
     threading.Thread(target=parent.listen, name="dueline-pipe", daemon=True).start()
     found: dict[tuple[HandlerLocation, str], Handler] = {}
     while True:
-        location, job = parent.jobs.get()
-        verdict = _run(location, job, parent, found, settings)
+        location, job, carrier = parent.jobs.get()
+        verdict = _run(location, job, carrier, parent, found, settings)
         parent.tell(("done", int(verdict.ending), verdict.delay_ms, verdict.error))
 
 
 def _run(
     location: HandlerLocation,
     job: LeasedJob,
+    carrier: dict[str, str],
     parent: _Parent,
     found: dict[tuple[HandlerLocation, str], Handler],
     settings: ChildSettings,
@@ -74,7 +78,8 @@ def _run(
         if handler is None:
             handler = found[location, job.topic] = _handler(location, job.topic, settings)
         parent.tell(("begun",))
-        return verdict_of(call_here(handler, job, Context(job, parent)))
+        with inside(carrier):
+            return verdict_of(call_here(handler, job, Context(job, parent)))
     except BaseException as raised:  # even SystemExit: a handler must not end the worker
         return verdict_of(raised)
 
@@ -101,7 +106,7 @@ class _Parent:
     """The parent, as the handler's context sees it."""
 
     def __init__(self, pipe: ChildsEnd) -> None:
-        self.jobs: queue.SimpleQueue[tuple[HandlerLocation, LeasedJob]] = queue.SimpleQueue()
+        self.jobs: queue.SimpleQueue[tuple[HandlerLocation, LeasedJob, dict[str, str]]] = queue.SimpleQueue()
         self.lease_until_ms = 0
         self.stopping = False
         self._pipe = pipe
@@ -115,7 +120,7 @@ class _Parent:
             except EOFError:
                 os._exit(0)
             if kind == "job":
-                self.jobs.put((values[0], values[1]))
+                self.jobs.put((values[0], values[1], values[2]))
             elif kind == "extended":
                 self._extended.put((values[0], values[1]))
             else:

@@ -25,6 +25,7 @@ from ..client.calls import Call
 from ..client.errors import ServerFault, Unavailable
 from ..client.in_process import InProcessClient
 from ..client.patience import Patience, Tries
+from ..client.tracing import span_of
 from ..engine.engine import Engine
 from ..engine.errors import Unavailable as StoreUnavailable
 from ..runtime.access import NAMESPACE_IDS, StoreAccess
@@ -134,7 +135,18 @@ class DirectQueue(ClientQueue):
         single_send, api = self._single_send, self._api
         if single_send is None or api is None or job.merge is not None:
             return None
-        sent = api.send_now(single_send.send, self._namespace, topic, calls.named(job))
+        call = calls.send(topic, job)
+        span = span_of(call)
+        if span is None:
+            return self._sent_now(single_send, api, call)
+        with span as call:
+            sent = self._sent_now(single_send, api, call)
+            if sent is None:
+                span.drop()
+            return sent
+
+    def _sent_now(self, single_send: SingleSends, api: DirectApi, call: Call[Sent]) -> Sent | None:
+        sent = api.send_now(single_send.send, self._namespace, call.params[0], call.request)
         if isinstance(sent, Reply):
             raise calls.reply_error(sent)
         return sent

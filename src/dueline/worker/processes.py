@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..client.errors import DuelineApiError
+from ..client.tracing import current_carrier
 from .child import ChildSettings, child_main
 from .handlers import HandlerLocation
 from .leases import JobLease
@@ -121,7 +122,7 @@ class _Child:
     async def work(self, location: HandlerLocation, lease: JobLease, begun: Callable[[], None]) -> Verdict:
         self._lease, self._answer, self._begun = lease, self._loop.create_future(), begun
         self.has_begun = False
-        self.tell(("job", location, lease.job))
+        self.tell(("job", location, lease.job, current_carrier()))
         return await self._answer
 
     def tell(self, message: Message) -> None:

@@ -19,6 +19,7 @@ import msgspec
 
 from ..api.answers import LeasedJob
 from ..client.errors import Unavailable
+from ..client.tracing import Processing
 from .child import call_here
 from .context import Context
 from .handlers import Handler
@@ -34,6 +35,8 @@ from .threads import Threads
 CANCEL_S = 5.0  # how long a cancelled coroutine may take to end
 CHILD_START_S = 120.0  # how long a child process may take to import its handler
 LAST_WORDS_S = 5.0  # how long the last acks and releases of a stop may take
+
+_WELL = ("done", "snoozed", "given_back")  # outcomes that are no errors
 
 log = logging.getLogger("dueline.worker")
 
@@ -142,6 +145,10 @@ class Runner:
         _complain(task)
 
     async def _work(self, lane: Lane, lease: JobLease) -> None:
+        with Processing(lease.job) as span:
+            await self._worked(lane, lease, span)
+
+    async def _worked(self, lane: Lane, lease: JobLease, span: Processing) -> None:
         job, loop = lease.job, asyncio.get_running_loop()
         begin_s, outcome = loop.time(), "given_back"
         self._metrics.begun(job.topic)
@@ -151,6 +158,7 @@ class Runner:
                 outcome = "lost"
             elif verdict is not None:
                 outcome = verdict.ending.name.lower()
+            span.ended(None if outcome in _WELL else outcome, None if verdict is None else summary(verdict.error))
         finally:
             self._metrics.ended(job.topic, outcome, loop.time() - begin_s)
             lane.leave()

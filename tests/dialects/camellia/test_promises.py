@@ -8,6 +8,8 @@ import json
 import time
 from urllib.parse import urlencode
 
+from prometheus_client.parser import text_string_to_metric_families
+
 from tests.kit.waiting import until
 
 from ..kit import after, now_ms
@@ -269,6 +271,59 @@ async def test_the_metrics_page_has_the_documented_names_beside_our_own(camellia
         assert f'cpu{{type="{label}"}}' in text
     for label in ("free_memory", "total_memory", "max_memory", "heap_memory_usage", "netty_direct_memory"):
         assert f'memory_info{{type="{label}"}}' in text
+
+
+# What the panels of the original's Grafana dashboard query: the name, and the values of `type`.
+DASHBOARD = {
+    "uptime": (),
+    "start_time": (),
+    "info": (),
+    "cpu": ("cpu_num", "usage"),
+    "memory_info": (
+        *("free_memory", "total_memory", "max_memory"),
+        *("heap_memory_usage", "no_heap_memory_usage", "netty_direct_memory"),
+    ),
+    "gc": ("count",),
+    "request": (
+        *("sendMsg", "ackMsg", "deleteMsg", "getMsg", "pullMsg"),
+        *("triggerMsgEndLife", "triggerMsgReady", "triggerMsgTimeout"),
+    ),
+    "pull_msg_time_gap": ("count", "avg", "max"),
+    "ready_queue_time_gap": ("count", "avg", "max"),
+    "topic_info": (
+        *("readyQueueSize", "ackQueueSize", "waitingQueueSize", "size_0_1min", "size_1min_10min", "size_10min_30min"),
+        *("size_30min_1hour", "size_1hour_6hour", "size_6hour_1day"),
+        *("size_1day_7day", "size_7day_30day", "size_30day_infinite"),
+    ),
+}
+OF_A_TOPIC = ("request", "pull_msg_time_gap", "ready_queue_time_gap", "topic_info")
+INFO = (
+    *("camellia_version", "arch", "os_name", "os_version", "system_load_average"),
+    *("vm_vendor", "vm_name", "vm_version", "jvm_info", "java_version"),
+)
+
+
+async def test_the_metrics_page_has_every_series_that_the_originals_dashboard_queries(camellia: Camellia) -> None:
+    q = camellia.another()
+    while True:  # a window may end between the send and its delivery, and sizes are asked for every 5 s
+        topic = camellia.topic()
+        await q.send(topic, delay=1)
+        await q.poll(topic)
+        await of_window(q, topic, "getMonitorData")
+        families = list(text_string_to_metric_families((await q.client.ask("GET", "/metrics")).body.decode()))
+        found = {family.name: family for family in families if family.name in DASHBOARD}
+        topics = {sample.labels["topic"] for name in OF_A_TOPIC if name in found for sample in found[name].samples}
+        if topic in topics and all(found.get(name) and found[name].samples for name in OF_A_TOPIC):
+            break
+    shown = {name: {sample.labels.get("type") for sample in family.samples} for name, family in found.items()}
+    assert shown == {name: set(types) or {None} for name, types in DASHBOARD.items()}
+    labels = {name: set(family.samples[0].labels) for name, family in found.items()}
+    assert labels == {
+        **{"uptime": set(), "start_time": set()},
+        **{"info": set(INFO), "cpu": {"type"}, "memory_info": {"type"}, "gc": {"name", "type"}},
+        **{name: {"topic", "type"} for name in OF_A_TOPIC},
+    }
+    assert {family.type for family in found.values()} == {"gauge"}
 
 
 async def test_health_pages_take_any_verb(camellia: Camellia) -> None:

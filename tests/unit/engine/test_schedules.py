@@ -18,6 +18,7 @@ from dueline.engine.policy import AT_ONCE, Backoff, Ladder
 from dueline.engine.schedule import Misfire, Overlap, Schedule
 from dueline.engine.store import Query, Ref
 from dueline.engine.stored_schedule import StoredSchedule, home_topic, item_of
+from dueline.rights import Grant
 from dueline.testing.timer import settled
 from tests.kit.async_tests import async_fixture
 
@@ -271,7 +272,7 @@ async def test_an_id_that_somebody_else_took_is_an_error_until_it_is_free(kit: S
 class _Quota:
     is_reached = True
 
-    def admit(self, namespace: str, jobs: int) -> None:
+    def admit(self, namespace: str, jobs: int, grant: Grant) -> None:
         if self.is_reached:
             raise QuotaExceeded("too many pending jobs")
 

@@ -29,6 +29,7 @@ from dueline.engine.tokens import (
     OVERLAP_MS,
     RETAIN_MS,
     MadeToken,
+    TokenLimits,
     Tokens,
     TokenWish,
     token_hash,
@@ -66,7 +67,15 @@ class Book:
 def grant(made: MadeToken) -> Grant:
     """What a server grants to the caller with this token."""
     token = made.token
-    return Grant(frozenset(token.rights), token.namespace, token.topics, token.id, token.generation, token.name)
+    return Grant(
+        frozenset(token.rights),
+        token.namespace,
+        token.topics,
+        token.id,
+        token.generation,
+        token.name,
+        push_allow=None if token.limits is None else token.limits.push_allow,
+    )
 
 
 async def test_a_new_token_is_stored_without_its_text() -> None:
@@ -130,6 +139,27 @@ async def test_a_token_makes_only_tokens_that_may_do_no_more_than_itself() -> No
             await book.made(wish, caller)
         refused.append(error.value.field)
     assert refused == ["namespace", "namespace", None, "rights"]
+
+
+async def test_a_token_gives_out_nothing_that_directs_pushes_elsewhere() -> None:
+    book = Book()
+    free = await book.made()
+    own = ("10.0.0.0/8", "hooks.corp")
+    caller = grant(await book.made(replace(ADMIN, limits=TokenLimits(push_allow=own))))
+    inherited = await book.made(WISH, caller)
+    assert inherited.token.limits == TokenLimits(push_allow=own)
+    slow = replace(WISH, limits=TokenLimits(requests_per_s=5))
+    assert (await book.made(slow, caller)).token.limits == TokenLimits(requests_per_s=5, push_allow=own)
+    less = TokenLimits(push_allow=("hooks.corp",))
+    assert (await book.made(replace(WISH, limits=less), caller)).token.limits == less
+    for more in (TokenLimits(push_allow=("other.corp",)), TokenLimits(push_allow=(*own, "other.corp"))):
+        with pytest.raises(Forbidden) as refused:
+            await book.made(replace(WISH, limits=more), caller)
+        assert refused.value.field == "push_allow"
+    with pytest.raises(Forbidden):
+        await book.tokens.rotate(free.token.id, 0, caller)
+    assert await book.accepts(free)
+    await book.tokens.rotate(inherited.token.id, 0, caller)
 
 
 async def test_a_token_gives_out_nothing_that_outlives_it() -> None:

@@ -15,7 +15,7 @@ from dueline.dialects.native.dialect import NativeDialect
 from dueline.dialects.settings import DialectSettings
 from dueline.engine.engine import Engine
 from dueline.engine.limits import Limits
-from dueline.push.egress import Egress
+from dueline.push.egress import Egress, check_token_list
 from dueline.push.header_rules import check_target_headers
 from dueline.push.signing import check_secret, masked
 from dueline.server.router import Router
@@ -61,7 +61,11 @@ def info() -> Info:
 def push_rules() -> PushRules:
     """What the server is wired with, but for the allow-list of a config."""
     return PushRules(
-        lambda url, _: Egress(allow=["127.0.0.9"]).check_url(url), check_target_headers, check_secret, masked
+        url=lambda url, _namespace, _grant: Egress(allow=["127.0.0.9"]).check_url(url),
+        allow_list=check_token_list,
+        headers=check_target_headers,
+        secret=check_secret,
+        mask=masked,
     )
 
 

@@ -42,6 +42,9 @@ def test_a_token_is_made_and_shown_once(api: Api) -> None:
         "requests_per_s": None,
         "max_connections": None,
         "max_polls": None,
+        "max_pending_jobs": None,
+        "max_queued_jobs": None,
+        "push_allow": None,
     }
     assert api.get(f"/v1/tokens/{id}") == (200, reply.json)
     assert api.get("/v1/tokens") == (200, {"tokens": [reply.json], "next_cursor": None})

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dueline.engine.errors import EgressRefused, InvalidField
 from dueline.push.addresses import plain, read_ipv4, why_not_public
-from dueline.push.egress import DENIED_NAMES, Egress, shown
+from dueline.push.egress import DENIED_NAMES, Egress, check_token_list, shown, token_list
 
 PUBLIC = "93.184.216.34"
 PUBLIC_V6 = "2606:2800:220:1:248:1893:25c8:1946"
@@ -253,3 +253,44 @@ def test_an_entry_of_a_namespace_is_checked_and_named() -> None:
     with pytest.raises(InvalidField) as refused:
         Egress(namespaces={"n": ["10.0.0.1/8"]})
     assert refused.value.field == "namespaces.n.push_allow"
+
+
+@pytest.mark.parametrize(
+    ("url", "is_allowed"),
+    [
+        ("http://10.1.2.3/", True),
+        ("http://0x0a010203/", True),  # the same address
+        ("http://10.2.0.1/", False),
+        ("http://[64:ff9b::10.1.2.3]/", False),  # another address, which leads to that one
+        (f"http://{PUBLIC}/", False),
+        ("http://pay.corp/", True),
+        ("http://PAY.corp./", True),
+        ("http://a.shop.corp:8080/", True),
+        ("http://shop.corp/", False),
+        ("http://other.corp/", False),  # it may resolve into the network, but nobody asks the token then
+    ],
+)
+def test_the_list_of_a_token_has_what_it_may_choose(url: str, is_allowed: bool) -> None:
+    token = token_list(("10.1.0.0/16", "pay.corp", "*.shop.corp"))
+    destination = Egress(["0.0.0.0/0", "::/0"]).check_url(url)
+    if is_allowed:
+        token.check(destination)
+    else:
+        with pytest.raises(EgressRefused, match=r"limits\.push_allow of the token"):
+            token.check(destination)
+
+
+def test_a_service_is_in_the_list_of_a_token_by_its_name() -> None:
+    token = token_list(("billing", "10.0.0.0/8"))
+    token.check_service("Billing")
+    for service in ("shop", "10.0.0.1", "billing:2"):
+        with pytest.raises(EgressRefused):
+            token.check_service(service)
+    with pytest.raises(EgressRefused):
+        token_list(()).check_service("billing")
+
+
+def test_an_entry_of_a_token_is_checked() -> None:
+    with pytest.raises(InvalidField) as refused:
+        check_token_list(["10.0.0.1/8"])
+    assert refused.value.field == "push_allow"

@@ -10,8 +10,11 @@ from dueline.engine.commands import Send
 from dueline.engine.engine import Engine
 from dueline.engine.errors import QuotaExceeded, StoreDown
 from dueline.engine.job import BodyKind
+from dueline.rights import EVERYTHING, Grant, Right
 from dueline.server.pending_jobs import PendingJobs
 from dueline.store.memory import MemoryStore
+
+TOKENS = {"two": 2, "nine": 9}  # tokens with limits of their own
 
 
 class Counted(Engine):
@@ -30,14 +33,18 @@ class Counted(Engine):
 def limited(max_jobs: int = 3) -> tuple[Counted, PendingJobs]:
     engine = Counted(MemoryStore(lambda: 1_000_000))
     pending = PendingJobs(
-        engine, lambda namespace: max_jobs if namespace == "n" else None, lambda namespace, _: QuotaExceeded(namespace)
+        engine,
+        lambda namespace: max_jobs if namespace == "n" else None,
+        lambda grant: TOKENS.get(grant.token_id),
+        lambda namespace, most, grant: QuotaExceeded(f"{namespace} {most} {'' if grant is None else grant.token_id}"),
     )
     engine.limit_sends(pending)
     return engine, pending
 
 
-async def send(engine: Engine, *ids: str, namespace: str = "n") -> None:
-    await engine.send_many(namespace, "t", [Send(id, b"1", BodyKind.JSON) for id in ids])
+async def send(engine: Engine, *ids: str, namespace: str = "n", token: str = "") -> None:
+    grant = Grant(frozenset({Right.SEND}), token_id=token) if token else EVERYTHING
+    await engine.send_many(namespace, "t", [Send(id, b"1", BodyKind.JSON) for id in ids], grant)
 
 
 async def test_the_first_send_counts_what_other_servers_have_stored() -> None:
@@ -48,7 +55,7 @@ async def test_the_first_send_counts_what_other_servers_have_stored() -> None:
     await send(engine, "c")
     with pytest.raises(QuotaExceeded):
         await send(engine, "d")
-    assert pending.in_use() == {"n": (3, 3)}
+    assert pending.in_use() == {"n": 3}
     assert engine.counts == 1  # the count is fresh for a second
     await send(engine, *"abcdefgh", namespace="m")
 
@@ -67,3 +74,27 @@ async def test_a_store_that_does_not_answer_refuses_nothing_here() -> None:
     assert waiting is not None
     await waiting
     await pending.stop()
+
+
+async def test_a_token_sends_only_while_its_namespace_has_fewer_jobs_than_that() -> None:
+    engine, pending = limited()
+    await send(engine, "a", "b", namespace="m")  # nobody counts here yet
+    with pytest.raises(QuotaExceeded, match=r"^m 2 two$"):
+        await send(engine, "c", namespace="m", token="two")
+    await send(engine, "c", namespace="m", token="other")
+    await send(engine, *"defgh", namespace="m")  # counted without asking the store again, although it has no limit
+    await send(engine, "i", namespace="m", token="nine")
+    with pytest.raises(QuotaExceeded, match=r"^m 9 nine$"):
+        await send(engine, "j", namespace="m", token="nine")
+    assert pending.in_use() == {"m": 9}
+    assert engine.counts == 1
+
+
+async def test_the_smaller_limit_of_the_token_and_its_namespace_holds() -> None:
+    engine, _ = limited()
+    await send(engine, "a", "b", token="two")
+    with pytest.raises(QuotaExceeded, match=r"^n 2 two$"):
+        await send(engine, "c", token="two")
+    with pytest.raises(QuotaExceeded, match=r"^n 3 $"):
+        await send(engine, "c", "d", token="nine")
+    await send(engine, "c", token="nine")

@@ -12,7 +12,9 @@ from dueline.api.answers import LimitUse
 from dueline.config.settings import NamespaceLimits
 from dueline.dialects.http import PUBLIC, Request, Response, Route, TokenPlace
 from dueline.engine.errors import DuelineError, QuotaExceeded
-from dueline.rights import ALL, EVERYTHING, Right
+from dueline.engine.queue_limit import QueuedCall
+from dueline.engine.tokens import TokenLimits
+from dueline.rights import ALL, EVERYTHING, Grant, Right
 from dueline.server.quotas import Bucket, ConnectionQuota, Quotas
 from dueline.server.router import Found
 
@@ -146,8 +148,8 @@ def test_what_is_used_and_refused_is_shown_by_namespace() -> None:
         assert quotas.in_use() == [
             LimitUse("max_connections", 1, 1, 1, "n"),
             LimitUse("max_polls", 2, 1, 0, "n"),
-            LimitUse("look_ups_per_s", 3, None, 0, "n"),
             LimitUse("max_queued_jobs", 9, 9, 1, "n"),
+            LimitUse("look_ups_per_s", 3, None, 0, "n"),
         ]
     used, refused = quotas.samples()
     assert used.numbers == {("max_connections", "n"): 1, ("max_polls", "n"): 0, ("max_queued_jobs", "n"): 9}
@@ -155,6 +157,45 @@ def test_what_is_used_and_refused_is_shown_by_namespace() -> None:
     assert heard == ["max_connections", "max_queued_jobs"]
     first.leave()
     second.count(quota, 0)
+
+
+def test_what_a_token_uses_is_shown_with_its_id_beside_its_namespace() -> None:
+    limits = TokenLimits(
+        requests_per_s=5, max_connections=2, max_polls=3, max_pending_jobs=7, max_queued_jobs=4, push_allow=()
+    )
+    grant = Grant(frozenset({Right.SEND}), "n", token_id="t", generation=1)
+    quotas = Quotas(limits_of=lambda grant: limits if grant.token_id else None)
+    quotas.pending = lambda: {"n": 6, "m": 1}
+    assert quotas.queue_of_token(EVERYTHING) is None
+    assert quotas.max_pending_jobs_of_token(grant) == 7
+    quota, queue = quotas.of(SEND, grant, "n"), quotas.queue_of_token(grant)
+    assert quota is not None
+    assert queue is not None
+    ConnectionQuota().count(quota, 0)
+    with QueuedCall(queue) as call:
+        call.hold(9)  # any call fits into an empty queue
+        call.hold(2)  # it is the same call
+        with pytest.raises(QuotaExceeded, match=r"The token t may have 4 jobs .*limits\.max_queued_jobs of the token"):
+            QueuedCall(queue).hold(3)
+        refusal = quotas.refuse_pending("n", 7, grant)
+        assert refusal.message == (
+            "The token t may have 7 pending jobs in its namespace (limits.max_pending_jobs of the token)."
+        )
+        with quota.poll:
+            assert quotas.in_use() == [
+                LimitUse("token_requests_per_s", 5, None, 0, "n", "t"),
+                LimitUse("token_max_connections", 2, 1, 0, "n", "t"),
+                LimitUse("token_max_polls", 3, 1, 0, "n", "t"),
+                LimitUse("token_max_pending_jobs", 7, 6, 1, "n", "t"),
+                LimitUse("token_max_queued_jobs", 4, 2, 1, "n", "t"),
+            ]
+    assert queue.jobs == 0
+    other = Grant(frozenset({Right.SEND}), "n", token_id="u", generation=1)
+    quotas.of(SEND, other, "n")
+    assert [row.refused for row in quotas.in_use() if row.token_id == "u"] == [0] * 5  # those of "t" are not its own
+    used, refused = quotas.samples()
+    assert used.numbers[("token_max_pending_jobs", "n")] == 6
+    assert refused.numbers == {("token_max_pending_jobs", "n"): 1, ("token_max_queued_jobs", "n"): 1}
 
 
 def test_only_so_many_namespaces_have_series_of_their_own() -> None:

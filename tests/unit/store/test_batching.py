@@ -19,7 +19,7 @@ from dueline.engine.errors import (
     UnknownOutcome,
 )
 from dueline.engine.limits import BATCH_JOBS, Limits
-from dueline.engine.namespace_queue import NamespaceQueue
+from dueline.engine.queue_limit import QueueLimit
 from dueline.store.valkey import batching
 from dueline.store.valkey.batching import SECOND_LANE_JOBS, Batcher
 from tests.kit.waiting import turns
@@ -28,7 +28,7 @@ from tests.kit.waiting import turns
 class Store:
     """Calls wait here until they are answered; an answer is what was asked, in capitals."""
 
-    def __init__(self, lanes: int = 1, limits: Limits = Limits(), namespace: NamespaceQueue | None = None) -> None:
+    def __init__(self, lanes: int = 1, limits: Limits = Limits(), namespace: QueueLimit | None = None) -> None:
         self.flying: dict[int, tuple[list[str], asyncio.Future[None]]] = {}
         self.seen: list[list[str]] = []
         self.idle = 0
@@ -232,7 +232,7 @@ async def test_whatever_comes_in_whatever_order_everybody_gets_his_own_answer(se
 
 
 async def test_the_queues_of_a_namespace_share_a_limit_and_other_namespaces_do_not() -> None:
-    shared = NamespaceQueue(3, QuotaExceeded)
+    shared = QueueLimit(3, QuotaExceeded)
     first, second, other = Store(namespace=shared), Store(namespace=shared), Store()
     calls = [asyncio.ensure_future(first.batcher.call(["a"]))]
     await first.settled()  # it is in flight, and no longer queued
@@ -248,7 +248,7 @@ async def test_the_queues_of_a_namespace_share_a_limit_and_other_namespaces_do_n
 
 
 async def test_an_empty_queue_of_a_namespace_accepts_any_call() -> None:
-    shared = NamespaceQueue(3, QuotaExceeded)
+    shared = QueueLimit(3, QuotaExceeded)
     store = Store(namespace=shared)
     call = asyncio.ensure_future(store.batcher.call([str(number) for number in range(10)]))
     await store.answer_all([call])
@@ -261,7 +261,7 @@ async def test_what_waited_behind_a_call_without_an_answer_is_refused_as_not_sen
     error: DuelineError, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batching, "MOST_WAIT_S", 0.0)
-    shared = NamespaceQueue(100, QuotaExceeded)
+    shared = QueueLimit(100, QuotaExceeded)
     store = Store(namespace=shared)
     first = asyncio.ensure_future(store.batcher.call(["a"]))
     await store.settled()

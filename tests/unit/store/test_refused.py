@@ -6,11 +6,15 @@ import asyncio
 from typing import Any
 
 import pytest
+from redis.exceptions import NoScriptError
 
 from dueline.engine.errors import Unavailable, UnknownOutcome
+from dueline.engine.job import Partition
 from dueline.store.valkey import calls as module
 from dueline.store.valkey.calls import REFUSED_PATIENCE_S, Calls
+from dueline.store.valkey.codec import pack_numbers
 from dueline.store.valkey.link import Link, LinkLost
+from tests.kit.waiting import turns
 
 PATIENCE_S = 4.5
 
@@ -111,7 +115,7 @@ async def test_a_store_that_is_silent_broke_off_or_loads_has_the_whole_patience(
 ) -> None:
     calls, store = made(error, clock)
     answer, spent_s, _ = await attempt(calls, store, clock)
-    assert answer == code
+    assert (answer, calls.errors) == (code, {code: 1})
     assert PATIENCE_S - 0.6 < spent_s <= PATIENCE_S
 
 
@@ -171,3 +175,34 @@ async def test_the_link_says_that_nobody_takes_connections(url: str) -> None:
     await link.stop()
     lost = lost.value
     assert (lost.refused_s is not None, lost.written) == (True, False)
+
+
+class Forgetful(Store):
+    """A store without scripts. Replies come in the order of the calls, after all of them have left."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(None, clock)
+        self.sources = 0
+        self.has_script = False
+
+    async def call(self, key: str, *args: Any) -> Any:
+        self.tries += 1
+        self._clock.now_s += 0.001
+        self.sources += args[0] == "EVAL"
+        self.has_script = self.has_script or args[0] == "EVAL"
+        known = self.has_script
+        await turns(3)
+        if not known:
+            raise NoScriptError
+        return [0, 0, 0, 0, pack_numbers([]), b""]
+
+
+async def test_of_many_calls_that_meet_a_store_without_scripts_one_brings_the_source(clock: Clock) -> None:
+    store = Forgetful(clock)
+    calls = Calls(store, "p", None, PATIENCE_S, None, None)  # type: ignore[arg-type]
+    partition = Partition("n", "t")
+    await asyncio.gather(*(calls.look("stats", partition, pack_numbers([])) for _ in range(50)))
+    assert (store.sources, store.tries) == (1, 100)
+    store.has_script = False  # they were flushed
+    await calls.look("stats", partition, pack_numbers([]))
+    assert (store.sources, store.tries) == (2, 102)

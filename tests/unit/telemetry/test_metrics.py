@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from dueline.engine.commands import TopicView
+from dueline.engine.job import BodyKind, LeasedJob
 from dueline.engine.metrics import EngineMetrics
+from dueline.engine.policy import TopicPolicy
 from dueline.metrics import table
 from dueline.metrics.metric import Buckets, Kind, Merge, Metric, Samples, merge
 from dueline.metrics.plain_text import CONTENT_TYPE, plain_text
 from dueline.telemetry.call_metrics import CallMetrics, HttpMetrics
-from dueline.telemetry.exposition import exposition
-from dueline.telemetry.samples import of_engine, of_process
+from dueline.telemetry.exposition import SampleCollector, exposition
+from dueline.telemetry.samples import of_engine, of_process, of_topics
 from dueline.telemetry.siblings import Siblings
 
 SENDS = Metric("sends_total", Kind.COUNTER, "Sends.", ("topic",))
@@ -95,6 +99,37 @@ def test_at_most_200_topics_have_series_of_their_own() -> None:
     assert page["dueline_jobs_acked_total namespace=other topic=other"] == 100
 
 
+def leased(attempt: int) -> LeasedJob:
+    return LeasedJob("a", "t", b"", BodyKind.JSON, b"", (), attempt, attempt, None, "x", 0, 0, 0, 0)
+
+
+def test_deliveries_are_counted_by_attempt_summed_over_the_topics_of_a_namespace() -> None:
+    metrics = EngineMetrics()
+    for topic, attempts in (("a", (1, 1, 4)), ("b", (1, 60))):
+        metrics.of("default", topic).count_pulled([leased(attempt) for attempt in attempts], (), 0)
+    page = parsed(of_engine(metrics, 0))
+    name = "dueline_job_attempts"
+    shown = {
+        series.removeprefix(f"{name}_").removesuffix(" namespace=default"): value
+        for series, value in page.items()
+        if series.startswith(name)
+    }
+    assert shown == {
+        **{f"bucket le={le}": count for le, count in (("1.0", 3), ("2.0", 3), ("3.0", 3), ("5.0", 4), ("10.0", 4))},
+        **{f"bucket le={le}": count for le, count in (("20.0", 4), ("50.0", 4), ("+Inf", 5))},
+        **{"count": 5, "sum": 67},
+    }
+
+
+def test_scheduled_jobs_are_shown_by_the_time_until_they_are_due() -> None:
+    counts = (21, 0, 0, 0, 0, 0, None, None, 0)
+    view = TopicView("orders", *counts, False, None, 1, TopicPolicy(), 1, False, {}, (1, 2, 3, 4, 5, 6))
+    page = parsed(of_topics([("default", view)], 0))
+    prefix, suffix = "dueline_scheduled_by_delay band=", " namespace=default topic=orders"
+    bands = {one.removeprefix(prefix).removesuffix(suffix): n for one, n in page.items() if one.startswith(prefix)}
+    assert bands == {"1m": 1, "10m": 2, "1h": 3, "1d": 4, "7d": 5, "later": 6}
+
+
 def test_the_process_shows_itself() -> None:
     assert [samples.metric for samples in of_process()] == table.PROCESS.metrics
 
@@ -165,15 +200,18 @@ async def test_a_server_without_workers_has_no_siblings() -> None:
     await alone.siblings.stop()
 
 
-def test_the_plain_text_of_a_worker_is_what_the_library_writes() -> None:
+def test_our_plain_text_is_what_the_library_writes() -> None:
     outcomes = Metric("sends_total", Kind.COUNTER, "Sends.", ("topic", "outcome"))
-    late = Metric("late", Kind.HISTOGRAM, "Late.", ("t",), bounds=(1, 2.5))
+    late = Metric("late", Kind.HISTOGRAM, "Late.", ("t", "a"), bounds=(1, 2.5))
+    alone = Metric("alone", Kind.HISTOGRAM, "Alone.", (), bounds=(1, 2.5))
     samples = [
         outcomes.samples({("a", "done"): 2, ('b"\\\n', "failed"): 0.5}),
         Metric("up", Kind.GAUGE, "Up.").value(1),
-        Samples(late, buckets={("x",): Buckets([1, 0, 2], 9.5)}),
+        Samples(late, buckets={("x", 'y"'): Buckets([1, 0, 2], 9.5)}),
+        Samples(alone, buckets={(): Buckets([0, 0, 1], 3)}),
         Metric("nothing_total", Kind.COUNTER, "Nothing.", ("topic",)).samples({}),
     ]
-    page, kind = exposition(samples, "text/plain")
-    assert plain_text(samples).decode() == page.decode()
-    assert kind == CONTENT_TYPE
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(SampleCollector(samples))
+    assert plain_text(samples).decode() == generate_latest(registry).decode()
+    assert exposition(samples, "text/plain") == (plain_text(samples), CONTENT_TYPE)

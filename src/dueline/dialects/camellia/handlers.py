@@ -17,6 +17,7 @@ from ...engine.errors import Draining, NotFound, Unavailable
 from ...engine.job import LeasedJob, Reason, State
 from ...engine.limits import LAST_MS, Limits, is_name
 from ...engine.store import Code, Ref, Release, Spare
+from ...rights import Grant
 from ..http import Request, Response
 from . import decode, encode
 from .monitor import Monitor
@@ -41,7 +42,7 @@ class CamelliaHandlers:
         request.check_topic(parsed.topic)
         if parsed.command.id is not None:
             request.check_own_id(self._engine.has_namespace_ids(self._namespace))
-        response = await self._send(parsed)
+        response = await self._send(parsed, request.grant)
         self._monitor.of(parsed.topic).send_msg += 1
         return response
 
@@ -96,11 +97,11 @@ class CamelliaHandlers:
         self._monitor.of(ref.topic).get_msg += 1
         return encode.one(encode.job_msg(job, self._engine.store.now_ms()))
 
-    async def _send(self, parsed: decode.SendMsg) -> Response:
+    async def _send(self, parsed: decode.SendMsg, grant: Grant) -> Response:
         """Store the message, or return the live message that already has this id. If the delay reaches past the latest
         possible time, the answer shows the message as stored, too."""
         for _ in range(SEND_TRIES):
-            done = await self._engine.send(self._namespace, parsed.topic, parsed.command)
+            done = await self._engine.send(self._namespace, parsed.topic, parsed.command, grant)
             if done.result != "kept" and done.due_at_ms < LAST_MS:
                 return encode.sent(parsed, done)
             try:

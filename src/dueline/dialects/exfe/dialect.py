@@ -20,7 +20,7 @@ class ExfeDialect(Dialect):
 
     def __init__(self, settings: ExfeSettings, context: DialectContext) -> None:
         self.namespace = settings.namespace
-        handlers = ExfeHandlers(context.engine, settings, lambda url: context.push.url(url, settings.namespace))
+        handlers = ExfeHandlers(context.engine, settings, context.push.url)
         self._routes = routes(handlers)
 
     def routes(self) -> Sequence[Route]:

@@ -15,6 +15,7 @@ from ...engine.job import BodyKind
 from ...engine.limits import LAST_MS
 from ...engine.policy import AT_ONCE
 from ...engine.push_target import METHOD_HEADER, URL_HEADER, PushTarget
+from ..contract import CheckUrl
 from ..http import Request, Response
 from . import decode, encode
 from .settings import ExfeSettings
@@ -25,7 +26,7 @@ TOPIC = "exfe.queue"
 class ExfeHandlers:
     """One method per HTTP method."""
 
-    def __init__(self, engine: Engine, settings: ExfeSettings, check_url: decode.CheckUrl) -> None:
+    def __init__(self, engine: Engine, settings: ExfeSettings, check_url: CheckUrl) -> None:
         self._engine = engine
         self._namespace = settings.namespace
         self._retry = settings.ladder()
@@ -40,10 +41,12 @@ class ExfeHandlers:
 
     async def push(self, request: Request) -> Response:
         request.check_topic(TOPIC)
-        parsed = decode.push(request.params[0], request.query, self._check_url)
+        parsed = decode.push(
+            request.params[0], request.query, lambda url: self._check_url(url, self._namespace, request.grant)
+        )
         command = self._command(parsed, request.body)
         await self._target.serve(TOPIC)
-        await self._engine.send(self._namespace, TOPIC, command)
+        await self._engine.send(self._namespace, TOPIC, command, request.grant)
         return encode.done()
 
     async def drop(self, request: Request) -> Response:

@@ -7,7 +7,7 @@ decoding and before the engine.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from ...api import live_requests as lr
 from ...api import requests as r
@@ -38,6 +38,12 @@ def access_check(operation: Operation, engine: Engine) -> Check | None:
     if "{topic}" in operation.pattern:
         return lambda caller, params, _request: check_topic(caller.grant, params[0])
     return None
+
+
+def jobs_in(request: Any) -> int:
+    """How many jobs a request names; 1 if it names none, such as a filter."""
+    jobs = request if isinstance(request, list) else getattr(request, "ids", None)
+    return max(1, len(cast(list[object], jobs))) if isinstance(jobs, list) else 1
 
 
 def _send(engine: Engine) -> Check:

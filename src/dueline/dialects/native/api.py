@@ -47,7 +47,7 @@ class NativeApi:
             PUSH: PushHandlers(engine, rules),
             OVERVIEW: OverviewHandlers(engine),
             SCHEDULES: ScheduleHandlers(engine.schedules),
-            TOKENS: TokenHandlers(engine.tokens),
+            TOKENS: TokenHandlers(engine.tokens, rules),
             EVENTS: EventHandlers(engine),
             WORKERS: WorkerHandlers(engine),
         }

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from ...api.operations import OPERATIONS, Operation
 from ...engine.engine import Engine
 from ...engine.errors import DuelineError
-from ...rights import EVERYTHING
+from ...rights import EVERYTHING, Right
 from ..contract import Dialect, DialectContext
 from ..http import Handler, Request, Response, Route, TokenPlace
 from ..settings import DialectSettings
 from . import encode
-from .access import access_check
+from .access import access_check, jobs_in
 from .api import Handle, NativeApi, complete
 from .audit import note_reply, note_request
 from .event_handlers import begin_events
@@ -63,6 +63,8 @@ def _handler(operation: Operation, handle: Handle, engine: Engine) -> Handler:
             check(caller, request.params, asked)
         if operation.name == "events" and asked.wait_ms is None:
             return await begin_events(engine, caller, asked, request.headers.get("last-event-id"))
+        if request.queued is not None and operation.right is not Right.PULL and (jobs := jobs_in(asked)) > 1:
+            request.hold_jobs(jobs)  # the router has counted one
         try:
             reply = await handle(caller, asked, *request.params)
         except DuelineError as error:

@@ -39,9 +39,9 @@ class NativeHandlers:
     async def send(self, caller: Caller, request: r.NewJob | list[r.NewJob], topic: str) -> Reply:
         plain_name(topic, "topic")
         if isinstance(request, r.NewJob):
-            sent = encode.sent(await self._engine.send(caller.namespace, topic, decode.send(request)))
+            sent = encode.sent(await self._engine.send(caller.namespace, topic, decode.send(request), caller.grant))
             return Reply(sent, 201 if sent.result == "created" else 200)
-        outcomes = await self._engine.send_many(caller.namespace, topic, decode.sends(request))
+        outcomes = await self._engine.send_many(caller.namespace, topic, decode.sends(request), caller.grant)
         ids = [getattr(outcome, "id", None) or job.id for job, outcome in zip(request, outcomes, strict=True)]
         return encode.sent_many(ids, outcomes)
 
@@ -119,7 +119,7 @@ class NativeHandlers:
         plain_name(topic, "topic")
         patch = decode.topic_patch(request)
         if patch.policy.on_dead is not None and patch.policy.on_dead.url is not None:
-            check_callable(self._rules, patch.policy.on_dead.url, namespace, "on_dead.url")
+            check_callable(self._rules, patch.policy.on_dead.url, caller, "on_dead.url")
         view, new = await self._engine.set_topic(namespace, topic, patch)
         return Reply(encode.topic_view(view), 201 if new else 200)
 

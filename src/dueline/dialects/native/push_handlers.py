@@ -51,7 +51,7 @@ class PushHandlers:
             old = None
         if old is None and topic == ON_DEAD_TOPIC:
             old = ON_DEAD_TARGET  # the server's own target, even before the topic has a job
-        target = self._target(request, namespace, old)
+        target = self._target(request, caller, old)
         target, new = await self._engine.set_push(namespace, topic, target)
         return Reply(await self._view(namespace, topic, target), 201 if new else 200)
 
@@ -81,10 +81,10 @@ class PushHandlers:
 
     # -- from the wire
 
-    def _target(self, request: pr.PutPush, namespace: str, old: PushTarget | None) -> PushTarget:
+    def _target(self, request: pr.PutPush, caller: Caller, old: PushTarget | None) -> PushTarget:
         """The requested target, with complete secrets, and with its address and headers checked."""
         courier = HTTP if old is None else old.courier
-        self._check_address(request, namespace, courier)
+        self._check_address(request, caller, courier)
         moved = old is not None and _address(request.url, request.service) != _address(old.url, old.service)
         headers = self._headers(request.headers or {}, old, moved)
         breaker = request.breaker
@@ -104,7 +104,7 @@ class PushHandlers:
             courier=courier,
         )
 
-    def _check_address(self, request: pr.PutPush, namespace: str, courier: str) -> None:
+    def _check_address(self, request: pr.PutPush, caller: Caller, courier: str) -> None:
         if courier != HTTP:
             if request.url is not None or request.service is not None:
                 field = "url" if request.url is not None else "service"
@@ -115,7 +115,9 @@ class PushHandlers:
         if request.url is not None and request.service is not None:
             raise InvalidField("give url or service, not both", "service")
         if request.url is not None:
-            check_callable(self._rules, request.url, namespace, "url")
+            check_callable(self._rules, request.url, caller, "url")
+        if request.service is not None:
+            named("service", lambda service: self._rules.service(service, caller.grant), request.service)
 
     def _headers(self, new: dict[str, str], old: PushTarget | None, moved: bool) -> tuple[tuple[str, str], ...]:
         known = {name.lower(): value for name, value in (() if old is None else old.headers)}

@@ -8,15 +8,16 @@ from typing import TypeVar
 from ...engine.errors import DuelineError
 from ...engine.push_checks import check_url
 from ..contract import PushRules
+from .wire import Caller
 
 T = TypeVar("T")
 
 
-def check_callable(rules: PushRules, url: str, namespace: str, field: str) -> None:
-    """Check that this is a URL (400) and that the server may call it for this namespace, as far as is known before the
+def check_callable(rules: PushRules, url: str, caller: Caller, field: str) -> None:
+    """Check that this is a URL (400) and that the server may call it for this caller, as far as is known before the
     call (403)."""
     check_url(url, field)
-    named(field, lambda url: rules.url(url, namespace), url)
+    named(field, lambda url: rules.url(url, caller.namespace, caller.grant), url)
 
 
 def named(field: str, check: Callable[[T], object], value: T) -> None:

@@ -79,7 +79,7 @@ class ScheduleHandlers:
 
     async def run_schedule(self, caller: Caller, _: object, name: str) -> Reply:
         version = await self._allowed(caller, name)
-        sent = encode.sent(await self._schedules.run(caller.namespace, name, version))
+        sent = encode.sent(await self._schedules.run(caller.namespace, name, version, caller.grant))
         return Reply(sent, 201 if sent.result == "created" else 200)
 
     async def pause_schedule(self, caller: Caller, _: object, name: str) -> Reply:

@@ -13,20 +13,25 @@ from ...engine.errors import InvalidField
 from ...engine.policy import duration_ms
 from ...engine.tokens import OVERLAP_MS, MadeToken, Token, TokenLimits, Tokens, TokenWish
 from ...rights import Right
+from ..contract import PushRules
 from . import decode, encode
+from .push_rules import named
 from .wire import Caller, plain_namespace
 
 
 class TokenHandlers:
     """The handlers of the group "Tokens" in `api.OPERATIONS`. Each method is named after its operation."""
 
-    def __init__(self, tokens: Tokens) -> None:
+    def __init__(self, tokens: Tokens, rules: PushRules) -> None:
         self._tokens = tokens
+        self._rules = rules
 
     async def create_token(self, caller: Caller, request: tr.CreateToken) -> Reply:
         namespace = caller.namespace if request.namespace is UNSET else request.namespace
         if namespace is not None:
             plain_namespace(namespace)
+        if request.push_allow is not None:
+            named("push_allow", self._rules.allow_list, request.push_allow)
         wish = TokenWish(
             name=request.name,
             rights=tuple(map(Right, request.rights)),
@@ -80,6 +85,9 @@ class TokenHandlers:
             requests_per_s=limits.requests_per_s,
             max_connections=limits.max_connections,
             max_polls=limits.max_polls,
+            max_pending_jobs=limits.max_pending_jobs,
+            max_queued_jobs=limits.max_queued_jobs,
+            push_allow=limits.push_allow,
         )
 
     def _secret_view(self, made: MadeToken) -> a.SecretToken:
@@ -87,7 +95,14 @@ class TokenHandlers:
 
 
 def _limits(request: tr.CreateToken) -> TokenLimits | None:
-    limits = TokenLimits(request.requests_per_s, request.max_connections, request.max_polls)
+    limits = TokenLimits(
+        requests_per_s=request.requests_per_s,
+        max_connections=request.max_connections,
+        max_polls=request.max_polls,
+        max_pending_jobs=request.max_pending_jobs,
+        max_queued_jobs=request.max_queued_jobs,
+        push_allow=None if request.push_allow is None else tuple(request.push_allow),
+    )
     return None if limits == TokenLimits() else limits
 
 

@@ -51,7 +51,7 @@ class OuqiangHandlers:
             max_body_bytes=HARD_BODY_BYTES,
             any_delay=True,
         )
-        await self._engine.send(self._namespace, parsed.topic, command)
+        await self._engine.send(self._namespace, parsed.topic, command, request.grant)
         return encode.answer(0, encode.ADDED)
 
     async def pop(self, request: Request) -> Response:

@@ -23,7 +23,7 @@ class SpringDialect(Dialect):
 
     def __init__(self, settings: SpringSettings, context: DialectContext) -> None:
         self.namespace = settings.namespace
-        self._routes = routes(SpringHandlers(context.engine, settings, context.resolver))
+        self._routes = routes(SpringHandlers(context.engine, settings, context.resolver, context.push))
         self._courier = SpringCourier(context.resolver)
 
     def routes(self) -> Sequence[Route]:

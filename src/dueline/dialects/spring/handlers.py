@@ -17,6 +17,7 @@ from ...engine.limits import check_name
 from ...engine.policy import AT_ONCE
 from ...engine.store import OnConflict
 from ...push.discovery import Resolver
+from ..contract import PushRules
 from ..http import Request, Response
 from . import decode, encode
 from .groups import Groups, group_of
@@ -27,12 +28,13 @@ from .settings import SpringSettings
 class SpringHandlers:
     """One method per path."""
 
-    def __init__(self, engine: Engine, settings: SpringSettings, resolver: Resolver) -> None:
+    def __init__(self, engine: Engine, settings: SpringSettings, resolver: Resolver, rules: PushRules) -> None:
         self._engine = engine
         self._namespace = settings.namespace
         self._retry = settings.ladder()
         self._ttl_ms = settings.no_instance_limit_ms or None
         self._resolver = resolver
+        self._rules = rules
         self._groups = Groups(engine, settings)
 
     async def add(self, request: Request) -> Response:
@@ -41,10 +43,12 @@ class SpringHandlers:
         group = group_of(job.app_name, job.task_type)
         request.check_topic(group)
         request.check_own_id(self._engine.has_namespace_ids(self._namespace))
+        if job.app_name is not None:
+            self._rules.service(job.app_name, request.grant)
         command = self._command(job)
         _check_names(job, group)
         await self._groups.serve(group, nowhere=job.app_name is None)
-        await self._engine.send(self._namespace, group, command)
+        await self._engine.send(self._namespace, group, command, request.grant)
         return encode.added()
 
     async def types(self, request: Request) -> Response:

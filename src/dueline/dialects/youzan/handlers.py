@@ -16,7 +16,7 @@ from ...engine.job import BodyKind
 from ...engine.limits import is_name
 from ...engine.policy import AT_ONCE
 from ...engine.store import Code, OnConflict
-from ...rights import Right
+from ...rights import Grant, Right
 from ..http import Request, Response
 from . import decode, encode
 from .settings import YouzanSettings
@@ -37,7 +37,10 @@ class YouzanHandlers:
         parsed = decode.parse(request.body)
         if parsed.command == "delete":
             request.describe(ids=[parsed.id], command=parsed.command)
-        request.check_right(RIGHTS[parsed.command])
+        right = RIGHTS[parsed.command]
+        request.check_right(right)
+        if right is not Right.PULL:
+            request.hold_jobs(1)
         if parsed.command in ("add", "pop"):
             request.check_topic(parsed.topic)
         else:
@@ -46,14 +49,14 @@ class YouzanHandlers:
             request.check_own_id(self._engine.has_namespace_ids(self._namespace))
         try:
             if parsed.command == "add":
-                return await self._add(parsed)
+                return await self._add(parsed, request.grant)
             if parsed.command == "pop":
                 return await self._pop(parsed)
             return await self._end(request, parsed)
         except DuelineError as error:  # every error answer names the job
             raise decode.Refused(encode.reason_of(error), parsed.id, error.code) from None
 
-    async def _add(self, parsed: decode.ParsedRequest) -> Response:
+    async def _add(self, parsed: decode.ParsedRequest, grant: Grant) -> Response:
         ttr_ms = parsed.ttr_ms or min(self._settings.ttr_ms, self._limits.max_lease_ms)
         if ttr_ms > self._limits.max_lease_ms:  # a shortened ttr would redeliver the job too early
             raise decode.Refused("ttr invalid", parsed.id)
@@ -71,7 +74,7 @@ class YouzanHandlers:
             max_body_bytes=HARD_BODY_BYTES,
             any_delay=True,
         )
-        await self._engine.send(self._namespace, parsed.topic, command)
+        await self._engine.send(self._namespace, parsed.topic, command, grant)
         return encode.done(parsed.id)
 
     async def _pop(self, parsed: decode.ParsedRequest) -> Response:

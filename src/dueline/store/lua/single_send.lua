@@ -27,7 +27,7 @@ if not V[2] or not V[6] or other or V[7] ~= epoch or tonumber(V[2]) < tonumber(h
   return { 0, now, 0, 0, '', '' }
 end
 local closed = V[8] and tonumber(V[5] or 0) -- as in lib/closed
-if ARGV[8] == '1' then
+if ARGV[8] == '1' and not closed then
   closed = tonumber(redis.call('HGET', j, ''))
 end
 if closed then -- a job that has the id is left to `send`

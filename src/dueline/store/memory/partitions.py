@@ -30,6 +30,11 @@ class RecordSet:
         self.last_number += 1
         return self.last_number
 
+    def close(self, version: int, closed: bool) -> None:
+        """Close it for all topics, or open it again; ignored if it was closed by a newer version."""
+        if version >= (self.closed or 0):
+            self.closed = version if closed else None
+
     def find(self, id: str, now_ms: int) -> tuple[Record, Status] | None:
         """The job with this id at this moment; None if there is none or its retention is over."""
         record = self.records.get(id)

@@ -320,9 +320,7 @@ class MemoryStore:
 
     async def control(self, partition: Partition, control: Control) -> None:
         if partition.namespace_ids and not partition.topic:
-            records, version = self._state(partition).record_set, control.policy_version or 0
-            if version >= (records.closed or 0):
-                records.closed = version if control.closed else None
+            self._state(partition).record_set.close(control.policy_version or 0, bool(control.closed))
             return
         with self._change(partition) as change:
             state = change.state

@@ -7,7 +7,7 @@ one or waits for its disk. Calls leave in queue order, and the store runs them i
 
 The queue is bounded and shared by all callers. A client connection has one call at a time, so its share is the size of
 that call. A call is accepted if at least its own size stays free afterwards, so large calls are refused first and leave
-room for small ones. An empty queue accepts any call. All queues of a namespace may share a limit (NamespaceQueue).
+room for small ones. An empty queue accepts any call. All queues of a namespace may share a limit (QueueLimit).
 
 A call that the store does not answer takes as long as the patience of a call. What waits behind it would wait as long
 again, and its caller would have given up by then. So when such a call fails, what has waited a while is refused, too.
@@ -23,8 +23,8 @@ from typing import Generic, TypeVar
 
 from ...engine.errors import Loading, RateLimited, StoreDown, Unavailable, UnknownOutcome
 from ...engine.limits import BATCH_BYTES, BATCH_JOBS, Limits
-from ...engine.namespace_queue import NamespaceQueue
 from ...engine.outcomes import OutcomeHook, Outcomes
+from ...engine.queue_limit import QueueLimit
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -75,7 +75,7 @@ class Batcher(Generic[Item, Result]):
         idle: Callable[[], object],
         limits: Limits,
         lanes: int = 1,
-        namespace: NamespaceQueue | None = None,
+        namespace: QueueLimit | None = None,
         hook: OutcomeHook = OutcomeHook(),
         tell: Callable[[Outcomes, list[Item], list[Result]], None] | None = None,
     ) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from redis.exceptions import NoScriptError, OutOfMemoryError, ResponseError
 
-from ...engine.errors import ClockStep, Loading, StoreDown, StoreFull, StoreReplaced, UnknownOutcome
+from ...engine.errors import ClockStep, DuelineError, Loading, StoreDown, StoreFull, StoreReplaced, UnknownOutcome
 from ...engine.guards import Guard
 from ...engine.job import Partition
 from ...engine.outcomes import OutcomeHook
@@ -91,6 +91,7 @@ class Calls:
         self.hook = OutcomeHook()
         self.repeat_every = 0
         self.reconnects = 0
+        self.errors: dict[str, int] = {}  # calls that failed for good, by code
         self.unlisted: dict[
             tuple[str, str], set[Partition]
         ] = {}  # partitions that wait for their topic to be registered
@@ -102,6 +103,7 @@ class Calls:
         self._process = os.urandom(6).hex()
         self._nonce = int.from_bytes(os.urandom(4), "big") << 24
         self.epochs = Epochs(accept_command)
+        self._brought_at: dict[str, float] = {}  # when the source of a script was last sent along
 
     def now_ms(self) -> int:
         return self._test_clock() if self._test_clock else self.clock.now_ms()
@@ -179,7 +181,11 @@ class Calls:
                     self._on_call(name, time.monotonic() - started)
                 return reply
             except NoScriptError:
-                with_source = True
+                # Of many calls that meet a node without this script, the first one brings it along. The others were
+                # under way by then; they follow it on the same connection.
+                with_source = tried_at >= self._brought_at.get(name, 0.0)
+                if with_source:
+                    self._brought_at[name] = time.monotonic()
                 continue
             except (LinkLost, NotNow) as error:
                 self.reconnects += isinstance(error, LinkLost)
@@ -190,13 +196,13 @@ class Calls:
             except TimeoutError:
                 pass  # the patience is over, and the outcome was unknown before this try
             except WrongKind as error:
-                raise StoreDown(str(error)) from None
+                raise self._failed(StoreDown(str(error))) from None
             except ResponseError as error:
                 message = str(error)
                 if written:  # refused now, but an earlier try may have taken effect
-                    raise UnknownOutcome() from error
+                    raise self._failed(UnknownOutcome()) from error
                 if isinstance(error, OutOfMemoryError) or message.startswith(("OOM", "MISCONF")):
-                    raise StoreFull(f"the store refuses writes: {message}") from None
+                    raise self._failed(StoreFull(f"the store refuses writes: {message}")) from None
                 raise
             given_up = refused_s is not None and refused_s + pause > REFUSED_PATIENCE_S
             rest = max(0.0, tried_at + pause - time.monotonic())  # a slow try needs no pause after it
@@ -205,10 +211,15 @@ class Calls:
                     self.link.guards.failed()
                 tried = f"the store did not answer for {time.monotonic() - started:.1f} s"
                 if written:
-                    raise UnknownOutcome(f"{tried} ({message}): the call may have been done. Retry with the same id.")
-                raise (Loading() if loading else StoreDown(f"{tried}: {message}"))
+                    unknown = f"{tried} ({message}): the call may have been done. Retry with the same id."
+                    raise self._failed(UnknownOutcome(unknown))
+                raise self._failed(Loading() if loading else StoreDown(f"{tried}: {message}"))
             await self.link.rest(rest)
             pause = min(pause * 2, 0.5)
+
+    def _failed(self, error: DuelineError) -> DuelineError:
+        self.errors[error.code] = self.errors.get(error.code, 0) + 1
+        return error
 
     async def change(
         self,

@@ -21,8 +21,8 @@ from ...engine.fence import Fence
 from ...engine.guards import GuardWatch
 from ...engine.job import Job, Partition, Reason, State
 from ...engine.limits import PULL_BYTES, Limits
-from ...engine.namespace_queue import NamespaceQueue
 from ...engine.open_groups import GroupPage
+from ...engine.queue_limit import QueueLimit
 from ...engine.store import (
     CleanOutcome,
     Control,
@@ -92,7 +92,7 @@ class ValkeyStore:
         replication: Replication | None = None,
         link: Link | None = None,
         store_clock: StoreClock | None = None,
-        queue_of: Callable[[str], NamespaceQueue | None] = lambda namespace: None,
+        queue_of: Callable[[str], QueueLimit | None] = lambda namespace: None,
         guards: GuardWatch | None = None,
     ) -> None:
         self.url = url
@@ -115,7 +115,7 @@ class ValkeyStore:
         self.hook = self._calls.hook
         self.clock = self._calls.clock
         self._openings = Openings(self._calls)
-        self.epochs = self._calls.epochs
+        self.epochs, self.errors = self._calls.epochs, self._calls.errors
         self.start = self._calls.start
         self.check = self._openings.check
         self.plain = self._calls.plain

@@ -2,6 +2,6 @@
 -- `namespace_ids` all topics share the ids, so they share the mark: the empty field of j, which is no id, holds the version
 -- of the namespace's map.
 local closed = M.xc and tonumber(M.pv or 0)
-if topic then
+if topic and not closed then
   closed = tonumber(redis.call('HGET', j, ''))
 end
