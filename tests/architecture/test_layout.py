@@ -55,7 +55,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "client": {"api", "bounds", "durations", "http1", "_version"},
     "worker": {
-        *("api", "client", "http1", "metrics", "lease_renewal", "parent_death", "redaction", "store_address"),
+        *("_version", "api", "client", "http1", "metrics", "lease_renewal", "parent_death", "redaction"),
+        "store_address",
         *("engine", "store", "runtime", "server.direct"),  # these in worker/direct.py only
     },
     "cli": {

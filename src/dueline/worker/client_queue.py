@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Unpack, cast
 
 from ..api.answers import Job, LeasedJob, Outcome, Schedule, Sent, SentItem
+from ..api.live_requests import PutWorker
 from ..api.requests import NewJob
 from ..api.schedule_requests import PutSchedule
 from ..client import calls, schedule_calls
@@ -75,6 +76,12 @@ class ClientQueue:
 
     async def extend(self, jobs: Sequence[LeasedJob | Leased], lease_ms: int) -> list[Outcome]:
         return await self._client.do(on_leases(jobs, lambda topic, part: calls.extend_many(topic, part, lease_ms)))
+
+    async def report_worker(self, name: str, report: PutWorker) -> None:
+        await self._client.call(calls.put_worker(name, report))
+
+    async def report_stopped(self, name: str) -> None:
+        await self._client.call(calls.stop_worker(name))
 
     async def propose_policy(self, topic: str, policy: Policy) -> Mapping[str, Any]:
         shown = await self._client.set_topic(topic, **cast("dict[str, Any]", policy), set_by="worker")

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
@@ -77,6 +78,11 @@ class Runner:
         self._lanes: dict[str, Lane] = {}
         self._pulling: list[asyncio.Task[None]] = []
         self._running: dict[asyncio.Task[None], JobLease] = {}
+        self._since_ms: dict[asyncio.Task[None], int] = {}
+
+    def jobs(self) -> list[tuple[str, str, int]]:
+        """What is running: topic, id and since when, on this machine's clock; the oldest first."""
+        return [(one.job.topic, one.job.id, self._since_ms[task]) for task, one in self._running.items()]
 
     @property
     def running(self) -> int:
@@ -138,10 +144,12 @@ class Runner:
         lease = self._leases.add(JobLease(job, self._leases))
         task = asyncio.get_running_loop().create_task(self._work(lane, lease))
         self._running[task] = lease
+        self._since_ms[task] = int(time.time() * 1000)
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._leases.remove(self._running.pop(task))
+        self._since_ms.pop(task, None)
         _complain(task)
 
     async def _work(self, lane: Lane, lease: JobLease) -> None:

@@ -38,6 +38,7 @@ from .locations import check_location
 from .log import show_log
 from .metrics import WorkerMetrics
 from .queue import Queue, connect
+from .reports import TakesReports, WorkerReports, worker_name
 from .runner import Middleware, Runner, Settings
 from .schedules import WorkerSchedules
 from .sync import SyncQueue
@@ -83,7 +84,8 @@ class Worker:
         for processes: one per processor). `lease`: renewed automatically while a handler runs; if this process is
         killed, its jobs are redelivered after this time. `grace`: how long handlers may continue when the worker stops.
         `modules`: modules with TaskWorker classes. `health`: HOST:PORT for /healthz, /readyz and /metrics.
-        `name`: written into the schedules that this worker declares, so that `prune_schedules` knows them."""
+        `name`: written into the schedules that this worker declares, so that `prune_schedules` knows them; also shown
+        by `dueline workers`."""
         self._url = url
         self._namespace = namespace
         self._token = token
@@ -114,6 +116,8 @@ class Worker:
         self._proposal: asyncio.Task[None] | None = None
         self.topic_policies = TopicPolicies()
         self._schedules = WorkerSchedules(name)
+        self._name = name
+        self._reports: WorkerReports | None = None
 
     # --- what is handled --------------------------------------------------------------------------------------------
 
@@ -277,6 +281,11 @@ class Worker:
         self._runner = runner
         self._proposal = self._loop.create_task(self._declare(queue))
         await asyncio.wait({self._proposal}, timeout=PROPOSAL_S)
+        if self._host is None and isinstance(queue, TakesReports):
+            modes = {handler.mode for several in self._handlers.values() for handler in several}
+            places = sum(self._places[mode] for mode in modes)
+            self._reports = WorkerReports(queue, worker_name(self._name), self.topics, places, runner.jobs)
+            self._reports.start()
         log.info("working on %s", ", ".join(self._handlers))
 
     async def _declare(self, queue: Queue) -> None:
@@ -297,6 +306,8 @@ class Worker:
             self._proposal.cancel()
         try:
             await runner.stop(self._grace_s if grace is None else duration_ms(grace, "grace") / 1000)
+            if self._reports is not None:
+                await self._reports.stop()
         finally:
             await self._end(queue)
 
