@@ -100,6 +100,7 @@ SAMPLES: dict[str, Sample] = {
     # The stored schedule names the topic, and there is none of this name.
     "get_schedule": Sample("GET", S + "/none", Names.NOTHING),
     "next_occurrences": Sample("GET", S + "/none/next", Names.NOTHING),
+    "preview_schedule": Sample("POST", S + "/a/next", body={"topic": "{topic}", "every": "1w", "job": {"body": 1}}),
     "pause_schedule": Sample("POST", S + "/none/pause", Names.NOTHING),
     "resume_schedule": Sample("POST", S + "/none/resume", Names.NOTHING),
     "run_schedule": Sample("POST", S + "/none/run", Names.NOTHING),

@@ -63,8 +63,9 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture
-def open_view(browser: Browser, shop: str) -> OpenView:
+@pytest.fixture(scope="session")
+def open_view(browser: Browser, request: pytest.FixtureRequest) -> OpenView:
+    """Opens a tab at a server, by default at `shop`."""
     from .kit import opened
 
-    return lambda url=None, **options: opened(browser, url or shop, **options)
+    return lambda url=None, **options: opened(browser, url or request.getfixturevalue("shop"), **options)

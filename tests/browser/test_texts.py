@@ -12,6 +12,7 @@ from playwright.async_api import expect
 from dueline import Client
 
 from .conftest import OpenView
+from .kit import report
 
 CORPUS = [
     "<script>window.hacked=1</script>",
@@ -51,10 +52,19 @@ def texts(shop: str) -> str:
         for job in client.pull("texts", max=100):
             client.release(job, error=CORPUS[int(job.id[1:])], discard=True)
         client.create_token(CORPUS[0], ["read"], expires="1h")
+        for number, text in enumerate(CORPUS[:6]):
+            tags, headers = [text[:60]], {"note": text}
+            client.put_schedule(f"texts-{number}", "texts", {text: text}, every="1w", tags=tags, headers=headers)
+            client.send("texts-groups", {text: text}, merge={"key": f"key-{number}", "quiet": "1h"})
+            running = [{"topic": "texts", "id": f"{text}"[:100], "since_ms": 1}]
+            report(shop, f"worker-{number}", host=text[:100], topics=[text[:100]], version=text[:60], running=running)
     return shop
 
 
-ANYWHERE = "topics/texts/dead", "topics/texts?state=dead", "", "topics", "dead", "access", "access/audit", "store"
+ANYWHERE = (
+    *("topics/texts/dead", "topics/texts?state=dead", "", "topics", "dead", "access", "access/audit", "store"),
+    *("schedules", "schedules/texts-0", "schedules/texts-1", "groups", "workers", "jobs?state=dead", "forecast"),
+)
 
 
 async def test_no_text_becomes_markup(open_view: OpenView, texts: str) -> None:

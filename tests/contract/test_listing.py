@@ -6,7 +6,7 @@ import pytest
 
 from dueline.engine.job import State
 from dueline.engine.limits import LAST_MS
-from dueline.engine.store import Query
+from dueline.engine.store import Purge, Query
 from tests.kit.store import StoreKit, item
 
 
@@ -83,6 +83,31 @@ async def test_every_state_can_be_paged(kit: StoreKit, state: State | None) -> N
             await kit.cancel(id)
     found = await kit.listed_ids(state=state, limit=4)
     assert (len(found), set(found)) == (25, ids)
+
+
+async def test_dead_jobs_are_listed_from_the_newest_to_the_oldest(kit: StoreKit) -> None:
+    order = [f"{n:02}" for n in range(12)]
+    for id in order:
+        await kit.make_dead(id)
+        await kit.advance(10)
+    for limit in (1, 5, 12, 50):
+        assert await kit.listed_ids(state=State.DEAD, newest=True, limit=limit) == order[::-1]
+    first = await kit.store.list(kit.partition, Query(state=State.DEAD, newest=True, limit=4))
+    assert ([job.id for job in first.jobs], first.cursor is None) == (order[:-5:-1], False)
+    await kit.store.purge(kit.partition, Purge(("08", "07", "02")))
+    await kit.make_dead("late")
+    assert first.cursor is not None
+    rest = await kit.listed_ids(after=first.cursor, state=State.DEAD, newest=True, limit=4)
+    assert rest == ["06", "05", "04", "03", "01", "00"]
+
+
+async def test_dead_jobs_of_one_millisecond_are_listed_once_each(kit: StoreKit) -> None:
+    ids = {f"{n}" for n in range(120)}
+    await kit.send_many([item(id, max_attempts=1) for id in ids])
+    for leased in await kit.pull():
+        await kit.release(leased.id, leased.lease)
+    found = await kit.listed_ids(state=State.DEAD, newest=True, limit=7)
+    assert (len(found), set(found)) == (120, ids)
 
 
 async def test_pages_go_on_when_jobs_vanish_or_appear_between_them(kit: StoreKit) -> None:

@@ -60,6 +60,7 @@ get_schedule                    read    header or cookie
 put_schedule                    manage  header or cookie
 delete_schedule                 manage  header or cookie
 next_occurrences                read    header or cookie
+preview_schedule                read    header or cookie
 run_schedule                    manage  header or cookie
 pause_schedule                  manage  header or cookie
 resume_schedule                 manage  header or cookie

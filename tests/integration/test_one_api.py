@@ -187,6 +187,8 @@ CALLS: dict[str, calls.Call[Any]] = {
     "resume a schedule": schedule_calls.resume_schedule("s"),
     "next": schedule_calls.next_occurrences("s", 1),
     "next, too many": schedule_calls.next_occurrences("s", 101),
+    "preview": schedule_calls.preview_schedule("s", YEARS),
+    "preview of a wrong schedule": schedule_calls.preview_schedule("s", {**YEARS, "cron": "@daily"}),
     "pause a schedule": schedule_calls.pause_schedule("s"),
     "run no schedule": schedule_calls.run_schedule("nobody"),
     "delete a schedule": schedule_calls.delete_schedule("s"),

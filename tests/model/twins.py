@@ -220,6 +220,7 @@ class Twins:
         self.both(lambda store: self._figures(store))
         for state in (None, *State):
             self.both(lambda store, state=state: self._listed(store, Query(state=state, limit=3)))
+        self.both(lambda store: self._listed(store, Query(state=State.DEAD, limit=3, newest=True)))
         self.both(lambda store: self._listed(store, Query(tag="t", limit=2)))
         self.both(lambda store: self._open_groups(store))
 

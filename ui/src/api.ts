@@ -41,6 +41,25 @@ export type Info = {
   auth: string; dialects: Record<string, string>; limits_in_use: LimitUse[];
   access: { rights: string[]; namespace: string | null; topics: string[]; token_id: string | null; name: string | null; expires_at_ms: number | null };
 };
+export type Template = { body?: unknown; body_base64?: string; lease_ms?: number | null; ttl_ms?: number | null; max_attempts?: number | null; retry?: Retry; tags: string[]; headers: Record<string, string> };
+export type Schedule = {
+  name: string; topic: string; cron: string | null; tz: string | null; every: string | null; starts_at_ms: number | null; ends_at_ms: number | null;
+  jitter_ms: number; misfire: string; overlap: string; paused: boolean; owner: string | null; job: Template; version: number;
+  next_at_ms: number | null; last_at_ms: number | null; last_job: string | null; last_error: string | null; missed_count: number;
+};
+export type SchedulePage = { schedules: Schedule[]; next_cursor: string | null };
+export type Worker = {
+  name: string; host: string; pid: number; version: string; topics: string[]; concurrency: number; started_at_ms: number; seen_at_ms: number;
+  running: { topic: string; id: string; since_ms: number }[]; stopped: boolean;
+};
+export type Group = {
+  merge_key: string; id: string; items_count: number; max_items: number | null; bytes: number; due_at_ms: number; quiet_ms: number | null;
+  created_at_ms: number; updated_at_ms: number;
+};
+export type GroupPage = { groups: Group[]; next_cursor: string | null };
+export type HistoryEntry = { at_ms: number; what: string; attempt: number | null; by: string | null; error: string | null; due_at_ms: number | null };
+export type History = { entries: HistoryEntry[]; dropped: number };
+export type Charts = { step_ms: number; from_ms: number; series: Record<string, (number | null)[]> };
 export type Problem = { code: string; message: string };
 export type Readiness = { ready: boolean; reasons?: Problem[]; warnings?: Problem[] };
 export type Settings = { version: string; auth: string; read_only: boolean; environment: string; colour: string };
@@ -128,4 +147,5 @@ export function onUnauthorized(tell: () => void): () => void {
 
 export const part = encodeURIComponent;
 export const topicPath = (topic: string): string => `/v1/topics/${part(topic)}`;
+export const schedulePath = (name: string): string => `/v1/schedules/${part(name)}`;
 export const jobPath = (topic: string, id: string): string => `${topicPath(topic)}/jobs/${part(id)}`;

@@ -4,7 +4,8 @@ import { ApiError, call, type Info, onUnauthorized, type Settings } from "./api"
 import { language, setLanguage, t } from "./i18n";
 import icon from "./icon.svg";
 import { Icon } from "./icons";
-import { setLive, useLive, useLiveSwitch } from "./live";
+import { follow, unfollow } from "./events";
+import { isLive, onSwitch, setLive, useLive, useLiveSwitch } from "./live";
 import { Dialog, Page, Panel, Empty, Skeleton, Toasts, Trouble } from "./parts";
 import { DEFAULT_NS, go, href, useRoute } from "./route";
 import { Search } from "./search";
@@ -12,14 +13,20 @@ import { SessionContext, useSession, useTopics } from "./session";
 import { zone } from "./format";
 import { useKeys } from "./keys";
 import { AccessPage } from "./pages/access";
+import { AllJobs } from "./pages/all_jobs";
 import { DeadLetters } from "./pages/dead";
+import { ForecastPage } from "./pages/forecast";
+import { GroupsPage } from "./pages/groups";
 import { JobPage } from "./pages/job";
 import { Login } from "./pages/login";
 import { Overview } from "./pages/overview";
 import { PushPage } from "./pages/push";
+import { SchedulePage } from "./pages/schedule";
+import { SchedulesPage } from "./pages/schedules";
 import { StorePage } from "./pages/store";
 import { TopicPage } from "./pages/topic";
 import { Topics } from "./pages/topics";
+import { WorkersPage } from "./pages/workers";
 
 type Boot = { settings: Settings; info: Info | null };
 
@@ -34,7 +41,7 @@ export function App() {
       if (error instanceof ApiError && error.status === 401) return { settings, info: null };
       throw error;
     }
-  }, 30_000);
+  }, 30_000, { never: true });
   const isIn = Boolean(boot.data?.info);
   useEffect(() => onUnauthorized(() => isIn && boot.reload()), [isIn, ns]);
   if (!boot.data) return <div class="login">{boot.error ? <div class="panel"><Trouble error={boot.error} retry={boot.reload} />{boot.error.code === "forbidden" && <button onClick={() => go(href([], {}, DEFAULT_NS))}>{t("Go to the namespace default")}</button>}</div> : <Skeleton />}</div>;
@@ -43,18 +50,19 @@ export function App() {
   return <Frame settings={settings} info={info} ns={ns} left={boot.reload} drawn={() => again((n) => n + 1)} key={ns} />;
 }
 
-const LISTS = new Set([undefined, "topics", "dead", "push"]);
+const LISTS = new Set([undefined, "topics", "dead", "push", "workers", "forecast"]);
 
 function Frame({ settings, info, ns, left, drawn }: { settings: Settings; info: Info; ns: string; left: () => void; drawn: () => void }) {
   const { parts } = useRoute();
   const shows = LISTS.has(parts[0]) && parts.length < 2;
   const [many, setMany] = useState(false);
-  const topics = useTopics(ns, shows ? (many ? 15_000 : 4000) : 30_000);
+  const topics = useTopics(ns, shows ? (many ? 15_000 : 4000) : 30_000, !shows);
   useEffect(() => setMany((topics.data?.topics.length ?? 0) > 200), [topics.data?.topics.length]);
   const help = useKeys();
+  useStream(ns, info.access.topics);
   const names = useNamespaces(ns);
   return (
-    <SessionContext.Provider value={{ settings, info, ns, topics }}>
+    <SessionContext.Provider value={{ settings, info, ns, topics, namespaces: names }}>
       <Head left={left} drawn={drawn} names={names} />
       <div class="body">
         <Side at={parts[0] ?? ""} />
@@ -66,31 +74,64 @@ function Frame({ settings, info, ns, left, drawn }: { settings: Settings; info: 
   );
 }
 
+/** Follow the server's events while the page refreshes itself. A token that is valid for certain topics gets theirs. */
+function useStream(ns: string, allowed: string[]): void {
+  useEffect(() => {
+    const topics = allowed.includes("*") ? [] : allowed.filter((name) => !/[*?[]/.test(name));
+    const turn = (): void => (isLive() && (allowed.includes("*") || topics.length > 0) ? follow(ns, topics) : unfollow());
+    turn();
+    const end = onSwitch(turn);
+    return () => (end(), unfollow());
+  }, [ns, allowed.join(" ")]);
+}
+
 function View({ parts }: { parts: string[] }) {
   const [page, name, tab, id] = parts;
   if (page === undefined) return <Overview />;
   if (page === "topics" && name === undefined) return <Topics />;
   if (page === "topics" && tab === "jobs" && id !== undefined) return <JobPage topic={name!} id={id} key={`${name} ${id}`} />;
   if (page === "topics") return <TopicPage name={name!} tab={tab ?? "jobs"} key={name} />;
+  if (page === "forecast") return <ForecastPage />;
+  if (page === "jobs") return <AllJobs />;
   if (page === "dead") return <DeadLetters />;
+  if (page === "schedules") return name === undefined ? <SchedulesPage /> : <SchedulePage name={name} key={name} />;
+  if (page === "groups") return <GroupsPage />;
+  if (page === "workers") return <WorkersPage />;
+  if (page === "more") return <More />;
   if (page === "push") return <PushPage />;
   if (page === "store") return <StorePage />;
   if (page === "access") return <AccessPage tab={name ?? "tokens"} />;
   return <Page title={t("There is no such page")}><Panel><Empty title={t("The address may be mistyped.")}><a href={href([])}>{t("Overview")}</a></Empty></Panel></Page>;
 }
 
+type PageLink = { key: string; icon: string; word: string };
+const ON_PHONE = 4; // the bar of a phone has room for these; the others are behind "More"
+
+function usePages(): PageLink[] {
+  const { info } = useSession();
+  const link = (key: string, word: string, icon = key): PageLink => ({ key, icon, word });
+  const pages = [link("", t("Overview"), "overview"), link("topics", t("Topics")), link("forecast", t("Forecast")), link("dead", t("Dead letters")), link("jobs", t("Jobs")), link("schedules", t("Schedules")), link("push", t("Push")), link("groups", t("Merge groups")), link("workers", t("Workers")), link("store", t("Store"))];
+  return info.access.rights.includes("admin") ? [...pages, link("access", t("Access"))] : pages;
+}
+
 function Side({ at }: { at: string }) {
-  const { topics, info } = useSession();
+  const { topics } = useSession();
   const dead = (topics.data?.topics ?? []).reduce((sum, one) => sum + one.counts.dead, 0);
-  const items: [string, string, string][] = [["", "overview", t("Overview")], ["topics", "topics", t("Topics")], ["dead", "dead", t("Dead letters")], ["push", "push", t("Push")], ["store", "store", t("Store")]];
-  if (info.access.rights.includes("admin")) items.push(["access", "access", t("Access")]);
+  const pages = usePages();
+  const isRest = pages.findIndex((one) => one.key === at) >= ON_PHONE || at === "more";
   return (
     <div class="side">
       <nav aria-label={t("Pages")}>
-        {items.map(([key, mark, word]) => <a key={key} href={href(key ? [key] : [])} class={at === key ? "on" : ""} aria-current={at === key ? "page" : undefined}><Icon name={mark} />{word}{key === "dead" && dead > 0 && <span class="badge amber">{dead > 999 ? "999+" : dead}</span>}</a>)}
+        {pages.map(({ key, icon, word }, index) => <a key={key} href={href(key ? [key] : [])} class={`${at === key ? "on" : ""} ${index < ON_PHONE ? "" : "rest"}`} aria-current={at === key ? "page" : undefined}><Icon name={icon} />{word}{key === "dead" && dead > 0 && <span class="badge amber">{dead > 999 ? "999+" : dead}</span>}</a>)}
+        <a href={href(["more"])} class={`more ${isRest ? "on" : ""}`}><Icon name="more" />{t("More")}</a>
       </nav>
     </div>
   );
+}
+
+/** The pages that have no place in the bar of a phone. */
+function More() {
+  return <Page title={t("More")}><Panel><div class="list">{usePages().slice(ON_PHONE).map(({ key, icon, word }) => <a class="item" href={href([key])} key={key}><Icon name={icon} /><span>{word}</span></a>)}</div></Panel></Page>;
 }
 
 function Head({ left, drawn, names }: { left: () => void; drawn: () => void; names: string[] }) {
@@ -128,7 +169,7 @@ function Head({ left, drawn, names }: { left: () => void; drawn: () => void; nam
 type Names = { namespaces: { namespace: string }[]; next_cursor: string | null };
 
 function useNamespaces(ns: string): string[] {
-  const live = useLive("namespaces", () => call<Names>("GET", "/v1/namespaces", { ns, query: { limit: 200 } }), 60_000);
+  const live = useLive("namespaces", () => call<Names>("GET", "/v1/namespaces", { ns, query: { limit: 200 } }), 60_000, { never: true });
   return [...new Set([DEFAULT_NS, ns, ...(live.data?.namespaces ?? []).map((one) => one.namespace)])].sort();
 }
 
@@ -139,7 +180,7 @@ function Namespaces({ names, place }: { names: string[]; place: "wide" | "narrow
   return <select class={place} aria-label={t("Namespace")} value={ns} onChange={(event) => go(href([], {}, event.currentTarget.value))}>{names.map((name) => <option key={name}>{name}</option>)}</select>;
 }
 
-const KEYS: [string, string][] = [["/", "Search"], ["g o", "Overview"], ["g t", "Topics"], ["g d", "Dead letters"], ["g p", "Push"], ["g s", "Store"], ["j  k", "Next and previous row"], ["Enter", "Open the row"], ["?", "This help"]];
+const KEYS: [string, string][] = [["/", "Search"], ["g o", "Overview"], ["g t", "Topics"], ["g d", "Dead letters"], ["g f", "Forecast"], ["g j", "Jobs"], ["g c", "Schedules"], ["g p", "Push"], ["g m", "Merge groups"], ["g w", "Workers"], ["g s", "Store"], ["j  k", "Next and previous row"], ["Enter", "Open the row"], ["?", "This help"]];
 
 function HelpDialog({ close }: { close: () => void }) {
   return <Dialog title={t("Keys")} close={close}><dl class="facts">{KEYS.map(([key, word]) => <><dt><kbd>{key}</kbd></dt><dd>{t(word)}</dd></>)}</dl></Dialog>;

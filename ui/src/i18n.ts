@@ -11,7 +11,12 @@ const ONE: Record<string, string> = {
   "the next of {n} jobs is due {time}": "the next job is due {time}", "{n} jobs were changed": "{n} job was changed",
   "{n} jobs with this error": "{n} job with this error", "dead after {n} attempts": "dead after {n} attempt",
   " in {n} topics. They are kept until they are revived or purged, or their retention ends.": " in {n} topic. They are kept until they are revived or purged, or their retention ends.",
-  "{n} topics are paused": "{n} topic is paused",
+  "{n} schedules": "{n} schedule", "{n} schedules cannot send their jobs": "{n} schedule cannot send its job", "{n} changes, show": "{n} change, show",
+  "{n} workers run {jobs} jobs now": "{n} worker runs {jobs} jobs now", "{n} jobs died in the last 24 hours": "{n} job died in the last 24 hours",
+  "{n} jobs fall due later.": "{n} job falls due later.", "; {n} topics have ready jobs and nobody consumes them": "; {n} topic has ready jobs and nobody consumes it",
+  "{n} groups hold {items} items; the next is delivered {time}.": "{n} group holds {items} items and is delivered {time}.",
+  "No worker reports itself, but {n} consumers wait for jobs": "No worker reports itself, but {n} consumer waits for jobs",
+  "Counted {time} over {n} topics.": "Counted {time} over {n} topic.",
 };
 
 let current: Language = saved() ?? (navigator.language.startsWith("zh") ? "zh" : "en");

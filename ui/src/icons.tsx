@@ -1,5 +1,7 @@
 // A small set of 16 px icons, drawn with strokes in the colour of the text.
 const PATHS: Record<string, string> = {
+  forecast: "M2 13.5h12M3.5 11.5v-3M6.5 11.5v-7M9.5 11.5v-5M12.5 11.5v-8", jobs: "M3 3h10v4H3zM3 9.5h10v4H3z", schedules: "M8 2a6 6 0 1 1 0 12A6 6 0 0 1 8 2M8 4.5V8l2.5 1.5",
+  groups: "M3 3.5h4M3 8h4M3 12.5h4M9 3.5 12.5 8 9 12.5", workers: "M8 3a2.5 2.5 0 1 1 0 5 2.5 2.5 0 0 1 0-5M3 13.5c.5-5 9.500-5 10 0", more: "M3 8h.1M8 8h.1M13 8h.1",
   overview: "M2.5 8.5 8 3l5.5 5.5M4 7.5V13h8V7.5", topics: "M3 4h10M3 8h10M3 12h10", dead: "M8 2 14 13H2ZM8 6.5v3M8 11.3v.2",
   push: "M2.5 8h9M8 4.5 11.5 8 8 11.5M13.5 3v10", store: "M3 4c0-2 10-2 10 0v8c0 2-10 2-10 0ZM3 4c0 2 10 2 10 0M3 8c0 2 10 2 10 0",
   access: "M5.5 10.5a3 3 0 1 1 2.8-4H13.5V9H12v2h-2V9H8.3a3 3 0 0 1-2.8 1.5", search: "M7 3a4 4 0 1 1 0 8 4 4 0 0 1 0-8m3 7 3.5 3.5",

@@ -2,7 +2,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { go, href } from "./route";
 
-const PAGES: Record<string, string[]> = { o: [], t: ["topics"], d: ["dead"], p: ["push"], s: ["store"], a: ["access"] };
+const PAGES: Record<string, string[]> = { o: [], t: ["topics"], d: ["dead"], f: ["forecast"], j: ["jobs"], c: ["schedules"], p: ["push"], m: ["groups"], w: ["workers"], s: ["store"], a: ["access"] };
 
 export function useKeys(): { open: boolean; close: () => void } {
   const [open, setOpen] = useState(false);
@@ -11,9 +11,10 @@ export function useKeys(): { open: boolean; close: () => void } {
     const pressed = (event: KeyboardEvent): void => {
       const at = event.target as HTMLElement;
       if (event.ctrlKey || event.metaKey || event.altKey || at.closest("input, textarea, select, dialog")) return;
-      if (going && PAGES[event.key]) go(href(PAGES[event.key]!));
-      going = event.key === "g";
-      if (event.key === "/") {
+      const to = going ? PAGES[event.key] : undefined;
+      going = event.key === "g" && !to;
+      if (to) go(href(to));
+      else if (event.key === "/") {
         event.preventDefault();
         document.querySelector<HTMLInputElement>(".search input")?.focus();
       } else if (event.key === "?") setOpen(true);

@@ -1,16 +1,27 @@
-// The page's data: read when a view opens, again every few seconds, never while its tab is hidden. Views know only
-// `useLive`, so a stream of events can replace the timer here without a change to them.
+// The page's data: read when a view opens, and again when an event says that it changed, at most once a second. Where
+// there is no stream of events, a timer does it. A hidden tab reads nothing.
 import { useEffect, useReducer, useRef } from "preact/hooks";
 import { ApiError } from "./api";
+import { type Change, isStreaming, onChange } from "./events";
 
-export type Live<T> = { data: T | undefined; error: ApiError | undefined; atMs: number; reload: () => void };
+/** `changes`: how many happened since the data was read, if the view wants to be asked first. */
+export type Live<T> = { data: T | undefined; error: ApiError | undefined; atMs: number; changes: number; reload: () => void };
+
+/** Which events matter: all of them, those of a topic or a job, or none. `hold`: rows must not jump. After more than a
+ * few changes, or while it returns true, the view does not read by itself: it says how many changes there were. */
+export type Concern = { topic?: string; id?: string; never?: boolean; hold?: () => boolean };
+
+const LEAST_MS = 1000; // between two reads
+const COST = 10; // a read is repeated after ten times its own duration at the earliest
+const SLOW_MS = 15_000; // with events, the timer is only a safety net: a job becomes ready without an event
+const FEW = 5;
+const GRACE_MS = 2000; // the events of one's own action need no question
 
 let on = true;
 const listeners = new Set<() => void>();
 
 /** Whether the page refreshes itself. */
 export const isLive = (): boolean => on && !document.hidden;
-export const isOn = (): boolean => on;
 
 export function setLive(value: boolean): void {
   on = value;
@@ -21,55 +32,135 @@ document.addEventListener("visibilitychange", () => listeners.forEach((tell) => 
 
 export function useLiveSwitch(): boolean {
   const [, again] = useReducer((n: number) => n + 1, 0);
-  useEffect(() => watch(() => again(0)), []);
+  useEffect(() => onSwitch(() => again(0)), []);
   return on;
 }
 
-function watch(tell: () => void): () => void {
+/** Be told when the page begins or stops to refresh itself. */
+export function onSwitch(tell: () => void): () => void {
   listeners.add(tell);
   return () => void listeners.delete(tell);
 }
 
-/** Load when `key` changes and then every `everyMs`. The last data stays while newer data cannot be read. */
-export function useLive<T>(key: string, load: () => Promise<T>, everyMs = 5000): Live<T> {
+/** Draw again every second, for countdowns. */
+export function useTick(everyMs = 1000): void {
   const [, draw] = useReducer((n: number) => n + 1, 0);
-  const state = useRef<{ key: string; data?: T; error?: ApiError; atMs: number }>({ key, atMs: 0 });
-  const latest = useRef(load);
-  latest.current = load;
-  if (state.current.key !== key) state.current = { key, atMs: 0 };
-  const reload = useRef<() => void>(() => undefined);
-
   useEffect(() => {
-    let over = false;
-    let busy = false;
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const plan = (): void => {
-      clearTimeout(timer);
-      if (!over && isLive() && everyMs > 0) timer = setTimeout(read, everyMs);
-    };
-    const read = async (): Promise<void> => {
-      if (busy || over) return;
-      busy = true;
-      try {
-        const data = await latest.current();
-        if (!over) state.current = { key, data, atMs: Date.now() };
-      } catch (error) {
-        if (!over) state.current = { ...state.current, error: error instanceof ApiError ? error : new ApiError(0, "page", String(error)) };
-      }
-      busy = false;
-      if (!over) draw(0);
-      plan();
-    };
-    reload.current = () => void read();
-    const stop = watch(() => (isLive() ? void read() : clearTimeout(timer)));
-    void read();
-    return () => {
-      over = true;
-      clearTimeout(timer);
-      stop();
-    };
-  }, [key, everyMs]);
-
-  const { data, error, atMs } = state.current;
-  return { data, error, atMs, reload: () => reload.current() };
+    const timer = setInterval(() => isLive() && draw(0), everyMs);
+    return () => clearInterval(timer);
+  }, [everyMs]);
 }
+
+/** What one view shows, and when it reads again. */
+class Reader<T> {
+  data: T | undefined;
+  error: ApiError | undefined;
+  atMs = 0;
+  changes = 0;
+  private over = false;
+  private busy = false;
+  private again = false;
+  private costMs = 0;
+  private graceMs = 0;
+  private timer: ReturnType<typeof setTimeout> | undefined;
+  private soon: ReturnType<typeof setTimeout> | undefined;
+  private readonly ends: (() => void)[] = [];
+
+  constructor(private readonly load: () => Promise<T>, private readonly draw: () => void, private readonly everyMs: () => number, private readonly concern: () => Concern) {}
+
+  start(): void {
+    this.ends.push(onSwitch(() => (isLive() ? void this.read() : this.stopTimers())), onChange((change) => this.changed(change)));
+    void this.read();
+  }
+
+  stop(): void {
+    this.over = true;
+    this.stopTimers();
+    this.ends.forEach((end) => end());
+  }
+
+  /** Read now, because a person wants it or did something. */
+  reload(): void {
+    this.graceMs = Date.now() + GRACE_MS;
+    void this.read();
+  }
+
+  private stopTimers(): void {
+    clearTimeout(this.timer);
+    clearTimeout(this.soon);
+    this.soon = undefined;
+  }
+
+  private plan(): void {
+    clearTimeout(this.timer);
+    const everyMs = this.everyMs();
+    if (!this.over && isLive() && everyMs > 0) this.timer = setTimeout(() => this.tick(), everyMs);
+  }
+
+  /** The timer. While events come, it mostly draws again, because times are shown relative to now. */
+  private tick(): void {
+    const { hold, never } = this.concern();
+    if (!never && isStreaming() && (hold || Date.now() - this.atMs < SLOW_MS)) {
+      this.draw();
+      this.plan();
+    } else void this.read();
+  }
+
+  private changed(change: Change): void {
+    const { topic, id, never } = this.concern();
+    if (never || !isLive() || (change && ((topic !== undefined && change.topic !== topic) || (id !== undefined && change.id !== null && change.id !== id)))) return;
+    this.changes += 1;
+    const gapMs = Math.max(LEAST_MS, COST * this.costMs);
+    this.soon ??= setTimeout(() => this.due(), Math.max(50, this.atMs + gapMs - Date.now()));
+  }
+
+  private due(): void {
+    this.soon = undefined;
+    const { hold } = this.concern();
+    if (hold && Date.now() > this.graceMs && (this.changes > FEW || hold())) this.draw();
+    else void this.read();
+  }
+
+  private async read(): Promise<void> {
+    if (this.busy) this.again = true;
+    if (this.busy || this.over) return;
+    this.busy = true;
+    this.changes = 0;
+    const began = Date.now();
+    try {
+      this.data = await this.load();
+      this.error = undefined;
+      this.atMs = Date.now();
+      this.costMs = this.atMs - began;
+    } catch (error) {
+      this.error = error instanceof ApiError ? error : new ApiError(0, "page", String(error));
+    }
+    this.busy = false;
+    if (!this.over) this.draw();
+    this.plan();
+    if (this.again) {
+      this.again = false;
+      void this.read();
+    }
+  }
+}
+
+/** Load when `key` changes, and then as above; `everyMs` is the timer. The last data stays while newer data cannot be
+ * read. */
+export function useLive<T>(key: string, load: () => Promise<T>, everyMs = 5000, concern: Concern = {}): Live<T> {
+  const [, draw] = useReducer((n: number) => n + 1, 0);
+  const latest = useRef({ load, concern, everyMs });
+  latest.current = { load, concern, everyMs };
+  const state = useRef<{ key: string; reader: Reader<T> } | undefined>(undefined);
+  if (state.current?.key !== key) state.current = { key, reader: new Reader(() => latest.current.load(), () => draw(0), () => latest.current.everyMs, () => latest.current.concern) };
+  const { reader } = state.current;
+  useEffect(() => {
+    reader.start();
+    return () => reader.stop();
+  }, [reader]);
+  const { data, error, atMs, changes } = reader;
+  return { data, error, atMs, changes, reload: () => reader.reload() };
+}
+
+/** Whether this server does not have the call yet. */
+export const missing = (live: Live<unknown>): boolean => live.error?.status === 404 && live.error.code === "no_route";

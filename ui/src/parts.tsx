@@ -14,7 +14,7 @@ export function Num({ n, label, whole }: { n: number; label?: string; whole?: bo
 }
 
 export function Time({ ms, none = "–" }: { ms: number | null | undefined; none?: string }) {
-  if (!ms) return <span class="zero">{none}</span>;
+  if (!ms) return <span class={none === "–" ? "zero" : "dim"}>{none}</span>;
   return <time dateTime={iso(ms)} title={`${date(ms)} · ${iso(ms)}`}>{relative(ms)}</time>;
 }
 

@@ -4,7 +4,7 @@ import { useContext } from "preact/hooks";
 import { call, type Info, type Settings, type Topic, type TopicPage } from "./api";
 import { type Live, useLive } from "./live";
 
-export type Session = { settings: Settings; info: Info; ns: string; topics: Live<TopicPage> };
+export type Session = { settings: Settings; info: Info; ns: string; topics: Live<TopicPage>; namespaces: string[] };
 
 export const SessionContext = createContext<Session>(null as unknown as Session);
 
@@ -19,8 +19,8 @@ export function useCan(): (right: string) => boolean {
 export const MOST_TOPICS = 500;
 
 /** The first topics of a namespace by name, with their counts: one call, without a scan. */
-export const useTopics = (ns: string, everyMs: number): Live<TopicPage> =>
-  useLive(`topics ${ns}`, () => call<TopicPage>("GET", "/v1/topics", { ns, query: { limit: MOST_TOPICS } }), everyMs);
+export const useTopics = (ns: string, everyMs: number, never: boolean): Live<TopicPage> =>
+  useLive(`topics ${ns}`, () => call<TopicPage>("GET", "/v1/topics", { ns, query: { limit: MOST_TOPICS } }), everyMs, { never });
 
 /** Nobody waits for jobs of this topic, although some are ready. A push target is a consumer. */
 export const isDeserted = (topic: Topic): boolean => topic.counts.ready > 0 && topic.waiters === 0 && topic.counts.leased === 0 && !topic.paused && !topic.push;

@@ -313,6 +313,13 @@ class ListDead(Request, frozen=True, kw_only=True):
     cursor: str | None = None
     limit: Annotated[int, Meta(ge=1, le=500)] = 50
     body: Annotated[bool, Meta(description="0: without bodies.")] | None = None
+    newest: (
+        Annotated[
+            bool,
+            Meta(description="1: the latest deaths first, partition by partition. Default: the oldest. Not with tag."),
+        ]
+        | None
+    ) = None
 
 
 class ListAudit(Request, frozen=True, kw_only=True):

@@ -31,7 +31,7 @@ class Section(NamedTuple):
 
 
 SECTIONS = (
-    Section("Server", {"serve": "serve.serve"}),
+    Section("Server", {"serve": "serve.serve", "demo": "demo.demo"}),
     Section(
         "Jobs",
         {

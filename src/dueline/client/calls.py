@@ -234,10 +234,15 @@ def resume(name: str) -> Call[r.Paused]:
 
 
 def dead(
-    name: str, cursor: str | None = None, limit: int | None = None, body: bool = True, tag: str | None = None
+    name: str,
+    cursor: str | None = None,
+    limit: int | None = None,
+    body: bool = True,
+    tag: str | None = None,
+    newest: bool = False,
 ) -> Call[r.DeadPage]:
-    """List dead jobs, by default with their bodies."""
-    query = _given(cursor=cursor, limit=limit, body=None if body else False, tag=tag)
+    """List dead jobs, by default with their bodies, and the oldest first."""
+    query = _given(cursor=cursor, limit=limit, body=None if body else False, tag=tag, newest=newest or None)
     return Call("list_dead", r.DeadPage, (name,), q.ListDead(**query))
 
 

@@ -1,5 +1,5 @@
-"""The client methods on schedules: put_schedule schedules schedule delete_schedule next_occurrences run_schedule
-pause_schedule resume_schedule. No I/O."""
+"""The client methods on schedules: put_schedule schedules schedule delete_schedule next_occurrences
+preview_schedule run_schedule pause_schedule resume_schedule. No I/O."""
 
 from __future__ import annotations
 
@@ -87,6 +87,15 @@ class ScheduleApi:
         """The next occurrences in UTC, at most 100; fewer if the schedule ends. Of a paused schedule, those
         that it would have."""
         found: r.NextOccurrences = yield calls.next_occurrences(name, count)
+        return [datetime_of(at_ms) for at_ms in found.next]
+
+    @method
+    def preview_schedule(
+        self, name: str, topic: str, body: Any = None, **options: Unpack[ScheduleOptions]
+    ) -> Steps[list[datetime]]:
+        """The next ten occurrences in UTC that `put_schedule` with the same arguments would give. Stores nothing, and
+        refuses what `put_schedule` refuses."""
+        found: r.NextOccurrences = yield calls.preview_schedule(name, put_request(topic, body, options))
         return [datetime_of(at_ms) for at_ms in found.next]
 
     @method

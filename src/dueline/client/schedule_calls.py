@@ -32,6 +32,10 @@ def next_occurrences(name: str, count: int = 10) -> Call[r.NextOccurrences]:
     return Call("next_occurrences", r.NextOccurrences, (name,), sr.ListOccurrences(count=count))
 
 
+def preview_schedule(name: str, request: sr.PutSchedule | dict[str, object]) -> Call[r.NextOccurrences]:
+    return Call("preview_schedule", r.NextOccurrences, (name,), request)
+
+
 def run_schedule(name: str) -> Call[r.Sent]:
     """Not repeatable: a retry would send a second job."""
     return Call("run_schedule", r.Sent, (name,), q.Nothing(), repeatable=False)

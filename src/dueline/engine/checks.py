@@ -240,6 +240,8 @@ class Checks:
                 raise InvalidField(
                     "cannot be combined with other conditions: it selects all live groups of the key", "merge_key"
                 )
+        if query.newest and query.tag is not None:
+            raise InvalidField("cannot be combined with tag", "newest")
         self.window(query.tag, query.due_after_ms, query.due_before_ms)
 
     def filter(self, which: Filter, allowed: frozenset[State]) -> None:

@@ -159,6 +159,12 @@ class Schedules:
         after_ms = max(self._store.now_ms(), stored.from_ms, progress.decided_at_ms)
         return occurrences_of(stored.schedule).between(after_ms, LAST_MS, count)
 
+    async def preview(self, namespace: str, name: str, schedule: Schedule, count: int) -> list[int]:
+        """The next occurrences that a `put` of this schedule would give. Refuses what `put` refuses; stores nothing."""
+        check_schedule_name(namespace, name)
+        await self._check(namespace, name, schedule)
+        return Occurrences.of(schedule).between(self._store.now_ms(), LAST_MS, count)
+
     # -- reading
 
     async def _existing(

@@ -251,6 +251,7 @@ class Query(msgspec.Struct, frozen=True):
     cursor: bytes = b""
     limit: int = 50
     body: bool = False
+    newest: bool = False  # the latest deaths first; only with the state DEAD, and without a tag
 
 
 class Page(msgspec.Struct, frozen=True):

@@ -128,6 +128,7 @@ def test_no_limit_of_attempts_is_said_as_null_and_not_left_out() -> None:
         (schedule_calls.schedules("c", 5), ("GET", "/v1/schedules?cursor=c&limit=5", None)),
         (schedule_calls.schedule("a b"), ("GET", "/v1/schedules/a%20b", None)),
         (schedule_calls.next_occurrences("a", 3), ("GET", "/v1/schedules/a/next?count=3", None)),
+        (schedule_calls.preview_schedule("a", {"topic": "t"}), ("POST", "/v1/schedules/a/next", {"topic": "t"})),
         (schedule_calls.run_schedule("a"), ("POST", "/v1/schedules/a/run", {})),
         (schedule_calls.pause_schedule("a"), ("POST", "/v1/schedules/a/pause", {})),
         (schedule_calls.resume_schedule("a"), ("POST", "/v1/schedules/a/resume", {})),

@@ -16,6 +16,7 @@ def test_the_methods_are_those_that_were_meant_to_be_and_each_says_what_it_does(
         *("topics", "topic", "set_topic", "delete_topic", "pause", "resume", "namespaces"),
         *("push", "set_push", "remove_push", "pause_push", "resume_push", "attempts"),
         *("put_schedule", "schedules", "schedule", "delete_schedule", "next_occurrences"),
+        "preview_schedule",
         *("run_schedule", "pause_schedule", "resume_schedule"),
         *("create_token", "tokens", "token", "rotate_token", "revoke_token"),
         *("forecast", "charts", "groups"),

@@ -180,6 +180,19 @@ def test_the_next_occurrences_are_listed(api: Api) -> None:
         assert_error(api.get(f"{S}/next?count={count}"), 400, "invalid_field", "count")
 
 
+def test_a_preview_lists_the_occurrences_of_a_schedule_that_is_not_stored(api: Api) -> None:
+    first_ms = START_MS - START_MS % HOUR_MS + HOUR_MS
+    hourly = {"topic": "t", "every": "1h", "job": {"body": 1}}
+    assert api.post(S + "/next", hourly) == (200, {"next": [first_ms + n * HOUR_MS for n in range(10)]})
+    assert_error(api.get(S), 404, "not_found")
+    put(api)
+    before = api.get(S).json
+    assert api.post(S + "/next", {**hourly, "ends_at_ms": first_ms + 1}) == (200, {"next": [first_ms]})
+    assert api.get(S).json == before
+    assert_error(api.post(S + "/next", {**hourly, "cron": "@daily"}), 400, "invalid_field", "every")
+    assert_error(api.post(S + "/next", {**hourly, "job": {"body": "x" * 300_000}}), 413, "body_too_large", "job.body")
+
+
 def test_pause_and_resume_are_idempotent(api: Api) -> None:
     put(api)
     for _ in range(2):

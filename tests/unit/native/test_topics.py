@@ -148,6 +148,19 @@ def test_dead_jobs_are_listed_with_their_reasons(api: Api) -> None:
     assert "body" not in rest["jobs"][0]
 
 
+def test_dead_jobs_are_listed_from_the_newest_if_asked(api: Api) -> None:
+    for id in ("a", "b", "c"):
+        dead(api, id)
+        api.clock.advance(10)
+    first = api.get(T + "/dead?newest=1&limit=2").json
+    assert [one["id"] for one in first["jobs"]] == ["c", "b"]
+    rest = api.get(f"{T}/dead?newest=1&cursor={first['next_cursor']}").json
+    assert [one["id"] for one in rest["jobs"]] == ["a"]
+    assert [one["id"] for one in api.get(T + "/dead?newest=0").json["jobs"]] == ["a", "b", "c"]
+    assert_error(api.get(T + "/dead?newest=1&tag=x"), 400, "invalid_field", "newest")
+    assert_error(api.get(T + "/dead?newest=yes"), 400, "invalid_field", "newest")
+
+
 def test_dead_jobs_are_revived_by_id(api: Api) -> None:
     dead(api, "a")
     reply = api.post(T + "/dead/revive", {"ids": ["a", "nope"], "delay_ms": 50, "max_attempts": None})

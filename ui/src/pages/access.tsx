@@ -30,7 +30,7 @@ function TokensTab() {
   const can = useCan();
   const [dialog, setDialog] = useState<{ kind: "create" } | { kind: "rotate" | "revoke"; token: Token } | null>(null);
   const [made, setMade] = useState<Token>();
-  const live = useLive(`tokens ${ns}`, () => call<Tokens>("GET", "/v1/tokens", { ns, query: { limit: 500 } }), 10_000);
+  const live = useLive(`tokens ${ns}`, () => call<Tokens>("GET", "/v1/tokens", { ns, query: { limit: 500 } }), 10_000, { never: true });
   const close = (): void => setDialog(null);
   const path = (token: Token): string => `/v1/tokens/${part(token.id)}`;
   const shown = (token: Token): void => (setMade(token), live.reload(), close());
@@ -97,7 +97,7 @@ function AuditTab() {
   const action = query.get("action") ?? "";
   const who = query.get("who") ?? "";
   const cursor = query.get("cursor") ?? "";
-  const live = useLive(`audit ${ns} ${action} ${who} ${cursor}`, () => call<Audit>("GET", "/v1/audit", { ns, query: { action, who, cursor, limit: 100 } }), cursor ? 0 : 8000);
+  const live = useLive(`audit ${ns} ${action} ${who} ${cursor}`, () => call<Audit>("GET", "/v1/audit", { ns, query: { action, who, cursor, limit: 100 } }), cursor ? 0 : 8000, { never: true });
   const set = (values: Record<string, string>): void => go(href(["access", "audit"], { action, who, ...values }));
   return (
     <Panel title={t("Who changed what, newest first")} tools={<>{cursor && <button onClick={() => set({})}>{t("First page")}</button>}{live.data?.next_cursor && <button onClick={() => set({ cursor: live.data!.next_cursor! })}>{t("Next page")}</button>}</>}>

@@ -1,5 +1,6 @@
 import { useState } from "preact/hooks";
-import { type Bulk, call, type DeadPage, type Job, topicPath } from "../api";
+import { type Bulk, call, type DeadPage, type Job, now, topicPath } from "../api";
+import { MiniBars } from "../charts";
 import { exact } from "../format";
 import { t } from "../i18n";
 import { useLive } from "../live";
@@ -7,42 +8,56 @@ import { Empty, Loaded, Num, Page, Panel, Time } from "../parts";
 import { go, href, useRoute } from "../route";
 import { useCan, useSession } from "../session";
 import { BulkDialog, byIds } from "./bulk";
-import { JobTable } from "./jobs";
+import { Changes, JobTable } from "./jobs";
 
-const GROUPED = 500;
+const PAGE = 500; // the most that one call lists
+const GROUPED = 1000;
+const LOOKED_AT = 20; // topics whose reasons the page over all topics reads
+const REASONS = ["exhausted", "expired", "rejected", "corrupt"];
+const DAY_MS = 86_400_000;
+const HOURS = 24;
+
+type Reasons = Map<string, Record<string, number>>;
 
 export function DeadLetters() {
-  const { topics: live } = useSession();
+  const { ns, topics: live } = useSession();
   const found = (live.data?.topics ?? []).filter((one) => one.counts.dead > 0).sort((a, b) => b.counts.dead - a.counts.dead);
   const all = found.reduce((sum, one) => sum + one.counts.dead, 0);
+  const asked = found.slice(0, LOOKED_AT).map((one) => one.topic);
+  const load = async (): Promise<Reasons> => new Map(await Promise.all(asked.map(async (topic) => [topic, (await call<DeadPage>("GET", `${topicPath(topic)}/dead`, { ns, query: { limit: 1, body: 0 } })).by_reason] as const)));
+  const reasons = useLive(`reasons ${ns} ${asked.join(" ")}`, load, 10_000);
+  const of = (reason: string): number => [...(reasons.data?.values() ?? [])].reduce((sum, one) => sum + (one[reason] ?? 0), 0);
   return (
     <Page title={t("Dead letters")} lead={live.data && (all ? t("{n} dead letters", { n: exact(all) }) + t(" in {n} topics. They are kept until they are revived or purged, or their retention ends.", { n: found.length }) : t("No job has died."))}>
       <Loaded live={live}>
-        {() => (
-          <Panel label={t("Dead letters")}>
-            {found.length === 0 ? <Empty title={t("No job has died.")}>{t("A job is dead when its attempts are used up, it expired, or a consumer rejected it.")}</Empty> : (
+        {() => found.length === 0 ? <Panel><Empty title={t("No job has died.")}>{t("A job is dead when its attempts are used up, it expired, or a consumer rejected it.")}</Empty></Panel> : (
+          <>
+            <div class="tiles">{REASONS.map((reason) => <div class="panel tile" key={reason}><div class="name">{t(reason)}</div><div class="figure">{reasons.data ? <Num n={of(reason)} /> : "…"}</div><div class="note">{t(WHY[reason]!)}</div></div>)}</div>
+            <Panel label={t("Dead letters")}>
               <div class="wrap">
                 <table class="cards">
-                  <thead><tr><th>{t("Topic")}</th><th class="num">{t("dead")}</th><th class="num">{t("unfinished")}</th><th>{t("Next due")}</th></tr></thead>
+                  <thead><tr><th>{t("Topic")}</th><th class="num">{t("dead")}</th>{REASONS.map((reason) => <th class="num" key={reason}>{t(reason)}</th>)}<th class="num">{t("unfinished")}</th></tr></thead>
                   <tbody>
                     {found.map((one) => (
                       <tr key={one.topic} data-link={href(["topics", one.topic, "dead"])}>
                         <td class="whole"><a class="ell" title={one.topic} href={href(["topics", one.topic, "dead"])}>{one.topic}</a></td>
-                        <td class="num" data-label={t("dead")}><Num n={one.counts.dead} /></td>
+                        <td class="num" data-label={t("dead")}><strong><Num n={one.counts.dead} /></strong></td>
+                        {REASONS.map((reason) => <td class="num" data-label={t(reason)} key={reason}>{reasons.data?.has(one.topic) ? <Num n={reasons.data.get(one.topic)?.[reason] ?? 0} /> : <span class="zero">–</span>}</td>)}
                         <td class="num" data-label={t("unfinished")}><Num n={one.counts.scheduled + one.counts.ready + one.counts.leased} /></td>
-                        <td data-label={t("Next due")}><Time ms={one.next_due_at_ms} /></td>
                       </tr>
                     ))}
                   </tbody>
                 </table>
               </div>
-            )}
-          </Panel>
+            </Panel>
+          </>
         )}
       </Loaded>
     </Page>
   );
 }
+
+const WHY: Record<string, string> = { exhausted: "all attempts failed", expired: "not done in time", rejected: "a consumer said stop", corrupt: "a record was damaged" };
 
 type Group = { key: string; reason: string; error: string; jobs: Job[] };
 
@@ -59,61 +74,73 @@ function grouped(jobs: Job[]): Group[] {
   return [...groups.values()].sort((a, b) => b.jobs.length - a.jobs.length);
 }
 
+/** How many died in each of the last 24 hours. */
+function hourly(jobs: Job[]): number[] {
+  const bars = Array.from({ length: HOURS }, () => 0);
+  for (const job of jobs) {
+    const ago = Math.floor((now() - (job.ended_at_ms ?? 0)) / (DAY_MS / HOURS));
+    if (ago >= 0 && ago < HOURS) bars[HOURS - 1 - ago]! += 1;
+  }
+  return bars;
+}
+
+/** The newest dead jobs, in as many calls as it takes. */
+async function newest(ns: string, topic: string, tag: string): Promise<DeadPage> {
+  const jobs: Job[] = [];
+  let page: DeadPage | undefined;
+  do {
+    page = await call<DeadPage>("GET", `${topicPath(topic)}/dead`, { ns, query: { tag, newest: tag ? null : 1, limit: PAGE, cursor: page?.next_cursor } });
+    jobs.push(...page.jobs);
+  } while (page.next_cursor !== null && jobs.length < GROUPED);
+  return { ...page, jobs: jobs.slice(0, GROUPED) };
+}
+
+type Chosen = { what: "revive" | "purge"; ids: string[] | null };
+
 export function DeadTab({ topic }: { topic: string }) {
   const { ns } = useSession();
   const can = useCan();
   const { query } = useRoute();
   const tag = query.get("tag") ?? "";
+  const reason = query.get("reason") ?? "";
+  const since = Number(query.get("since")) || 0;
   const [chosen, setChosen] = useState<Set<string>>(new Set());
-  const [bulk, setBulk] = useState<{ what: "revive" | "purge"; ids: string[] | null } | null>(null);
+  const [bulk, setBulk] = useState<Chosen | null>(null);
   const [only, setOnly] = useState("");
-  const live = useLive(`dead ${ns} ${topic} ${tag}`, () => call<DeadPage>("GET", `${topicPath(topic)}/dead`, { ns, query: { tag, limit: GROUPED, body: 1 } }), 8000);
+  const live = useLive(`dead ${ns} ${topic} ${tag}`, () => newest(ns, topic, tag), 8000, { topic, hold: () => chosen.size > 0 || bulk !== null });
+  const set = (values: Record<string, string | number>): void => (setOnly(""), setChosen(new Set()), go(href(["topics", topic, "dead"], { tag, reason, since, ...values })));
   const change = (what: "revive" | "purge", ids: string[] | null, dry: boolean): Promise<Bulk> => {
     const path = `${topicPath(topic)}/dead/${what}`;
-    return ids ? byIds(ids, dry, () => call("POST", path, { ns, body: { ids } })) : call<Bulk>("POST", path, { ns, body: { filter: tag ? { tag } : {}, dry_run: dry } });
+    return ids ? byIds(ids, dry, (some) => call("POST", path, { ns, body: { ids: some } })) : call<Bulk>("POST", path, { ns, body: { filter: tag ? { tag } : {}, dry_run: dry } });
   };
   return (
     <Loaded live={live} lines={6}>
       {(page) => {
-        const groups = grouped(page.jobs);
+        const narrowed = Boolean(reason || since);
+        const listed = page.jobs.filter((one) => (!reason || one.reason === reason) && (!since || (one.ended_at_ms ?? 0) >= now() - since));
+        const groups = grouped(listed);
         const group = groups.find((one) => one.key === only);
-        const shown = (group?.jobs ?? page.jobs).slice(0, 100);
-        const picked = chosen.size ? [...chosen] : group ? group.jobs.map((one) => one.id) : [];
+        const shown = (group?.jobs ?? listed).slice(0, 100);
+        const picked = chosen.size ? [...chosen] : group ? group.jobs.map((one) => one.id) : narrowed ? listed.map((one) => one.id) : null;
+        const buttons = can("manage") && listed.length > 0 && (
+          <>
+            <Changes live={live} />
+            <button onClick={() => setBulk({ what: "revive", ids: picked })}>{picked ? t("Revive these…") : tag ? t("Revive all that match…") : t("Revive all…")}</button>
+            <button class="danger" onClick={() => setBulk({ what: "purge", ids: picked })}>{picked ? t("Purge these…") : tag ? t("Purge all that match…") : t("Purge all…")}</button>
+          </>
+        );
         return (
           <>
-            <div class="tiles">{Object.entries(page.by_reason).map(([reason, count]) => <div class="panel tile" key={reason}><div class="name">{t(reason)}</div><div class="figure"><Num n={count} /></div></div>)}</div>
-            {page.jobs.length > 0 && (
-              <Panel title={t("By reason and error")} tools={<span class="dim small">{page.next_cursor ? t("of the first {n} listed", { n: exact(page.jobs.length) }) : ""}</span>}>
-                <div class="wrap">
-                  <table class="cards">
-                    <thead><tr><th>{t("Reason")}</th><th>{t("Error")}</th><th class="num">{t("Jobs")}</th><th>{t("Latest")}</th></tr></thead>
-                    <tbody>
-                      {groups.slice(0, 20).map((one) => (
-                        <tr key={one.key} class={one.key === only ? "at" : ""}>
-                          <td>{t(one.reason)}</td>
-                          <td class="whole"><button class="link break" aria-pressed={one.key === only} onClick={() => (setOnly(one.key === only ? "" : one.key), setChosen(new Set()))}><span class="ell" title={one.error}>{one.error || t("no error was given")}</span></button></td>
-                          <td class="num" data-label={t("Jobs")}><Num n={one.jobs.length} /></td>
-                          <td data-label={t("Latest")}><Time ms={Math.max(...one.jobs.map((job) => job.ended_at_ms ?? 0))} /></td>
-                        </tr>
-                      ))}
-                    </tbody>
-                  </table>
-                </div>
-              </Panel>
-            )}
-            <Panel
-              title={chosen.size ? t("{n} chosen", { n: chosen.size }) : group ? t("{n} jobs with this error", { n: group.jobs.length }) : t("Jobs")}
-              tools={can("manage") && page.jobs.length > 0 && (
-                <>
-                  {picked.length > 0 && <><button onClick={() => setBulk({ what: "revive", ids: picked })}>{t("Revive these…")}</button><button class="danger" onClick={() => setBulk({ what: "purge", ids: picked })}>{t("Purge these…")}</button></>}
-                  {picked.length === 0 && <><button onClick={() => setBulk({ what: "revive", ids: null })}>{tag ? t("Revive all that match…") : t("Revive all…")}</button><button class="danger" onClick={() => setBulk({ what: "purge", ids: null })}>{tag ? t("Purge all that match…") : t("Purge all…")}</button></>}
-                </>
-              )}
-            >
+            <div class="tiles">{Object.entries(page.by_reason).map(([name, count]) => <button class={`panel tile${reason === name ? " on" : ""}`} aria-pressed={reason === name} key={name} onClick={() => set({ reason: reason === name ? "" : name })}><span class="name">{t(name)}</span><span class="figure"><Num n={count} /></span></button>)}</div>
+            {page.jobs.length > 0 && <Groups groups={groups} only={only} choose={(key) => (setOnly(key), setChosen(new Set()))} note={page.next_cursor ? t("Only the newest {n} are grouped.", { n: exact(page.jobs.length) }) : ""} />}
+            <Panel title={chosen.size ? t("{n} chosen", { n: chosen.size }) : group ? t("{n} jobs with this error", { n: group.jobs.length }) : t("{n} jobs", { n: exact(listed.length) })} tools={buttons}>
               <form class="pad filter" style={{ marginBottom: 0 }} onSubmit={(event) => event.preventDefault()}>
-                <input aria-label={t("Tag")} placeholder={t("Tag")} value={tag} onChange={(event) => go(href(["topics", topic, "dead"], { tag: event.currentTarget.value }))} />
+                <select aria-label={t("Reason")} value={reason} onChange={(event) => set({ reason: event.currentTarget.value })}><option value="">{t("any reason")}</option>{REASONS.map((one) => <option value={one} key={one}>{t(one)}</option>)}</select>
+                <select aria-label={t("Died")} value={String(since || "")} onChange={(event) => set({ since: event.currentTarget.value })}><option value="">{t("at any time")}</option><option value="3600000">{t("in the last hour")}</option><option value="86400000">{t("in the last 24 hours")}</option><option value="604800000">{t("in the last 7 days")}</option></select>
+                <input aria-label={t("Tag")} placeholder={t("Tag")} value={tag} onChange={(event) => set({ tag: event.currentTarget.value })} />
               </form>
-              {page.jobs.length === 0 ? <Empty title={tag ? t("No job matches.") : t("No job has died.")} /> : <JobTable jobs={shown} topic={topic} chosen={can("manage") ? chosen : null} choose={setChosen} dead />}
+              {listed.length === 0 ? <Empty title={tag || narrowed ? t("No job matches.") : t("No job has died.")} /> : <JobTable jobs={shown} chosen={can("manage") ? chosen : null} choose={setChosen} dead />}
+              {(group?.jobs ?? listed).length > shown.length && <p class="pad dim small">{t("The newest {n} are shown.", { n: shown.length })}</p>}
             </Panel>
             {bulk && (
               <BulkDialog title={bulk.what === "revive" ? t("Revive dead jobs") : t("Purge dead jobs")} topic={topic} action={bulk.what === "revive" ? t("Revive the jobs") : t("Purge the jobs")} close={() => setBulk(null)}
@@ -125,5 +152,28 @@ export function DeadTab({ topic }: { topic: string }) {
         );
       }}
     </Loaded>
+  );
+}
+
+function Groups({ groups, only, choose, note }: { groups: Group[]; only: string; choose: (key: string) => void; note: string }) {
+  return (
+    <Panel title={t("By reason and error")} tools={<span class="dim small">{note}</span>}>
+      <div class="wrap">
+        <table class="cards">
+          <thead><tr><th>{t("Reason")}</th><th>{t("Error")}</th><th class="num">{t("Jobs")}</th><th>{t("Last 24 hours")}</th><th>{t("Latest")}</th></tr></thead>
+          <tbody>
+            {groups.slice(0, 20).map((one) => (
+              <tr key={one.key} class={one.key === only ? "at" : ""}>
+                <td>{t(one.reason)}</td>
+                <td class="whole"><button class="link break" aria-pressed={one.key === only} onClick={() => choose(one.key === only ? "" : one.key)}><span class="ell long" title={one.error}>{one.error || t("no error was given")}</span></button></td>
+                <td class="num" data-label={t("Jobs")}><Num n={one.jobs.length} /></td>
+                <td><MiniBars values={hourly(one.jobs)} label={t("{n} in the last 24 hours", { n: exact(hourly(one.jobs).reduce((sum, n) => sum + n, 0)) })} /></td>
+                <td data-label={t("Latest")}><Time ms={Math.max(...one.jobs.map((job) => job.ended_at_ms ?? 0))} /></td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </Panel>
   );
 }

@@ -1,10 +1,11 @@
-// What falls due, from one call that counts jobs between times. It reads no jobs.
-import { call, now, type Topic, topicPath } from "../api";
-import { clock, date, day, exact, short } from "../format";
+// What falls due, in all topics or in one: counts between times, from one call that reads no jobs.
+import { ApiError, call, now, type Topic, topicPath } from "../api";
+import { DueChart, type Layer, storms, sums } from "../charts";
+import { exact, middle, relative, span } from "../format";
 import { t } from "../i18n";
 import { Icon } from "../icons";
-import { useLive } from "../live";
-import { Empty, Loaded, Panel } from "../parts";
+import { type Live, useLive } from "../live";
+import { Empty, Loaded, Num, Page, Panel } from "../parts";
 import { go, href, useRoute } from "../route";
 import { useSession } from "../session";
 
@@ -17,76 +18,134 @@ const RANGES: Range[] = [
   { key: "week", word: "Next 7 days", bars: 56, stepMs: 10_800_000 },
   { key: "month", word: "Next 30 days", bars: 60, stepMs: 43_200_000 },
 ];
-const WIDTH = 960;
-const HEIGHT = 220;
-const BASE = 190;
-const TOP = 18;
-const STORM = 10; // times the median
+const MOST_TOPICS = 8;
+const LEAST_WINDOW_MS = 10_000;
 
-type Counted = { fromMs: number; bands: number[] };
+export type Forecasted = {
+  at_ms: number; edges_ms: number[]; counts: number[]; retries: number[] | null; paused: number[] | null; later: number;
+  topics?: { topic: string; counts: number[] }[]; topics_counted?: number; complete?: boolean;
+};
 
-export function Forecast({ topic, paused }: { topic: string; paused: boolean }) {
-  const { ns } = useSession();
+/** The edges of the bars: now, and then full steps of the reader's clock. */
+export function edgesOf(range: Range, fromMs = Math.ceil(now())): number[] {
+  const shift = new Date(fromMs).getTimezoneOffset() * 60_000;
+  const first = Math.floor((fromMs - shift) / range.stepMs) * range.stepMs + shift;
+  return [fromMs, ...Array.from({ length: range.bars }, (_, at) => first + (at + 1) * range.stepMs)];
+}
+
+function windowEdges(fromMs: number, toMs: number): number[] {
+  const stepMs = Math.max(1, Math.ceil((toMs - fromMs) / 60));
+  const bars = Math.max(1, Math.ceil((toMs - fromMs) / stepMs));
+  return Array.from({ length: bars + 1 }, (_, at) => fromMs + at * stepMs);
+}
+
+export async function forecast(ns: string, topic: string | null, edges: number[]): Promise<Forecasted> {
+  const query = { edges_ms: edges.join(",") };
+  if (topic === null) return call<Forecasted>("GET", "/v1/forecast", { ns, query });
+  try {
+    return await call<Forecasted>("GET", `${topicPath(topic)}/forecast`, { ns, query });
+  } catch (error) {
+    if (!(error instanceof ApiError && error.code === "no_route")) throw error;
+  }
+  // A server without that call counts by how soon jobs are due.
+  const found = await call<Topic>("GET", topicPath(topic), { ns, query: { bands_ms: edges.slice(1).map((ms) => Math.max(1, Math.round(ms - now()))).join(",") } });
+  const bands = found.bands ?? [];
+  return { at_ms: now(), edges_ms: edges, counts: bands.slice(0, edges.length - 1), retries: null, paused: null, later: bands[edges.length - 1] ?? 0 };
+}
+
+/** The forecast in layers: the largest topics, all others, retries, paused topics. */
+export function layersOf(found: Forecasted, topic: string | null): Layer[] {
+  const top = (found.topics ?? []).slice(0, MOST_TOPICS);
+  const layers: Layer[] = top.map((one, at) => ({ key: one.topic, kind: `k${at}`, counts: one.counts, topic: one.topic }));
+  const rest = found.counts.map((count, at) => Math.max(0, count - top.reduce((sum, one) => sum + (one.counts[at] ?? 0), 0)));
+  if (topic !== null) layers.push({ key: t("jobs"), kind: "k0", counts: rest });
+  else if (rest.some(Boolean)) layers.push({ key: t("other topics"), kind: "k8", counts: rest });
+  if (found.retries?.some(Boolean)) layers.push({ key: t("retries"), kind: "retry", counts: found.retries });
+  if (found.paused?.some(Boolean)) layers.push({ key: t("paused topics"), kind: "paused", counts: found.paused });
+  return layers;
+}
+
+type Window = { edges: () => number[]; key: string; range: Range; zoomed: boolean };
+
+function useWindow(): Window {
   const { query } = useRoute();
   const range = RANGES.find((one) => one.key === query.get("range")) ?? RANGES[2]!;
-  const bounds = Array.from({ length: range.bars }, (_, at) => (at + 1) * range.stepMs);
-  const load = async (): Promise<Counted> => {
-    const found = await call<Topic>("GET", topicPath(topic), { ns, query: { bands_ms: bounds.join(",") } });
-    return { fromMs: now(), bands: found.bands ?? [] };
-  };
-  const live = useLive(`forecast ${ns} ${topic} ${range.key}`, load, range.key === "minute" ? 2000 : 10_000);
+  const [from, to] = [Number(query.get("from")), Number(query.get("to"))];
+  if (from > 0 && to > from) return { edges: () => windowEdges(from, Math.max(to, from + LEAST_WINDOW_MS)), key: `${from} ${to}`, range, zoomed: true };
+  return { edges: () => edgesOf(range), key: range.key, range, zoomed: false };
+}
+
+/** The chart with its ranges, for one topic or, with null, for all. */
+export function Forecast({ topic, paused = false }: { topic: string | null; paused?: boolean }) {
+  const { ns } = useSession();
+  const place = topic === null ? ["forecast"] : ["topics", topic, "forecast"];
+  const window = useWindow();
+  const live = useLive(`forecast ${ns} ${topic ?? "*"} ${window.key}`, () => forecast(ns, topic, window.edges()), window.key === "minute" ? 2000 : 10_000, topic === null ? {} : { topic });
+  const tools = (
+    <>
+      {window.zoomed && <button onClick={() => go(href(place, { range: window.range.key }))}>{t("Zoom out")}</button>}
+      <div class="seg" role="group" aria-label={t("Range")}>{RANGES.map((one) => <button key={one.key} class={one === window.range && !window.zoomed ? "on" : ""} aria-pressed={one === window.range && !window.zoomed} onClick={() => go(href(place, { range: one.key }), true)}>{t(one.word)}</button>)}</div>
+    </>
+  );
+  const zoom = (from: number, to: number): void => go(href(place, { range: window.range.key, from: Math.floor(from), to: Math.ceil(to) }));
+  return <Panel title={t("Due times")} tools={tools}><div class="pad"><Loaded live={live}>{(found) => <Chart found={found} topic={topic} paused={paused} zoom={zoom} />}</Loaded></div></Panel>;
+}
+
+export const jobsBetween = (topic: string | null, from: number, to: number): string => href(topic === null ? ["jobs"] : ["topics", topic], { state: "scheduled", after: Math.floor(from), before: Math.ceil(to) });
+
+function Chart({ found, topic, paused, zoom }: { found: Forecasted; topic: string | null; paused: boolean; zoom: (from: number, to: number) => void }) {
+  const edges = found.edges_ms;
+  const layers = layersOf(found, topic);
+  const totals = sums(layers, edges.length - 1);
+  const total = totals.reduce((sum, one) => sum + one, 0);
+  const counted = topic === null ? ` ${t("Counted {time} over {n} topics.", { time: relative(found.at_ms), n: exact(found.topics_counted ?? 0) })}${found.complete === false ? ` ${t("There are more topics.")}` : ""}` : "";
   return (
-    <Panel title={t("Due times")} tools={<div class="seg" role="group" aria-label={t("Range")}>{RANGES.map((one) => <button key={one.key} class={one === range ? "on" : ""} aria-pressed={one === range} onClick={() => go(href(["topics", topic, "forecast"], { range: one.key }), true)}>{t(one.word)}</button>)}</div>}>
+    <>
+      <p class="lead">
+        {t("{n} jobs", { n: exact(total) })} {t("fall due in this range; {later} later.", { later: exact(found.later) })} {paused && t("The topic is paused: they will wait.")} {found.retries === null && t("Retry waits are included.")}{counted}
+      </p>
+      {storms(totals).some(Boolean) && <div class="alert amber"><Icon name="warn" /><div>{t("A due storm: a bar has more than ten times the usual number of jobs. Spread such jobs with spread_ms of the policy.")}</div></div>}
+      {total === 0 ? <Empty title={t("Nothing falls due in this range.")} /> : <DueChart edges={edges} layers={layers} open={(from, to) => go(jobsBetween(topic, from, to))} zoom={zoom} />}
+      {total > 0 && layers.length > 1 && <Legend layers={layers} />}
+      {total > 0 && <p class="row small" style={{ marginTop: "12px" }}><a href={jobsBetween(topic, edges[0]!, edges.at(-1)!)}>{t("List these jobs")}</a></p>}
+    </>
+  );
+}
+
+export function Legend({ layers }: { layers: Layer[] }) {
+  return (
+    <div class="legend">
+      {layers.map((one) => {
+        const n = one.counts.reduce((sum, count) => sum + count, 0);
+        const inner = <><svg viewBox="0 0 12 12" class="key" aria-hidden="true"><rect class={`b ${one.kind}`} x="1" y="1" width="10" height="10" rx="2" /></svg>{middle(one.key, 40)} <strong><Num n={n} /></strong></>;
+        return one.topic !== undefined ? <a key={one.key} title={one.topic} href={href(["topics", one.topic, "forecast"])}>{inner}</a> : <span key={one.key}>{inner}</span>;
+      })}
+    </div>
+  );
+}
+
+export function ForecastPage() {
+  const { topics } = useSession();
+  const next = (topics.data?.topics ?? []).map((one) => one.next_due_at_ms).filter((ms) => ms !== null).sort((a, b) => a - b)[0];
+  return <Page title={t("Forecast")} lead={topics.data && (next ? t("The next job is due {time}.", { time: relative(next) }) : t("No job is scheduled."))}><Forecast topic={null} /></Page>;
+}
+
+/** The next 24 hours on the overview. */
+export function NextDay({ live }: { live: Live<Forecasted> }) {
+  return (
+    <Panel title={t("Falls due in the next 24 hours")} tools={<a href={href(["forecast"])}>{t("Forecast")}</a>}>
       <div class="pad">
-        <Loaded live={live}>{(counted) => <Chart counted={counted} range={range} topic={topic} paused={paused} />}</Loaded>
+        <Loaded live={live}>
+          {(found) => {
+            const layers = layersOf(found, null);
+            const total = sums(layers, found.counts.length).reduce((sum, one) => sum + one, 0);
+            if (!total) return <Empty title={t("Nothing falls due in this range.")}>{found.later ? t("{n} jobs fall due later.", { n: exact(found.later) }) : null}</Empty>;
+            return <><p class="lead">{t("{n} jobs", { n: exact(total) })}{t("; {later} later. Counted {span} ago.", { later: exact(found.later), span: span(Math.max(0, now() - found.at_ms)) })}</p><DueChart edges={found.edges_ms} layers={layers} high={170} open={(from, to) => go(jobsBetween(null, from, to))} /><Legend layers={layers} /></>;
+          }}
+        </Loaded>
       </div>
     </Panel>
   );
 }
 
-function median(values: number[]): number {
-  const some = values.filter((one) => one > 0).sort((a, b) => a - b);
-  return some.length ? some[Math.floor(some.length / 2)]! : 0;
-}
-
-function Chart({ counted, range, topic, paused }: { counted: Counted; range: Range; topic: string; paused: boolean }) {
-  const bars = counted.bands.slice(0, range.bars);
-  const later = counted.bands[range.bars] ?? 0;
-  const most = Math.max(1, ...bars);
-  const usual = median(bars);
-  const total = bars.reduce((sum, one) => sum + one, 0);
-  const width = WIDTH / range.bars;
-  const label = (ms: number): string => (range.stepMs >= 10_800_000 ? day(ms) : clock(ms, range.stepMs < 60_000));
-  const storms = bars.filter((one) => usual > 0 && one > STORM * usual).length;
-  return (
-    <>
-      <p class="lead">
-        {t("{n} jobs", { n: exact(total) })} {t("fall due in this range; {later} later.", { later: exact(later) })} {paused && t("The topic is paused: they will wait.")} {t("Retry waits are included.")}
-      </p>
-      {storms > 0 && <div class="alert amber"><Icon name="warn" /><div>{t("A due storm: a bar has more than ten times the usual number of jobs. Spread such jobs with spread_ms of the policy.")}</div></div>}
-      {total === 0 ? <Empty title={t("Nothing falls due in this range.")} /> : (
-        <svg class="chart" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="group" aria-label={t("Due times")}>
-          <text x="0" y="11">{short(most)}</text>
-          <line x1="0" x2={WIDTH} y1={TOP} y2={TOP} stroke-dasharray="2 4" />
-          <line x1="0" x2={WIDTH} y1={BASE} y2={BASE} />
-          {bars.map((count, at) => {
-            const from = counted.fromMs + at * range.stepMs;
-            const to = from + range.stepMs;
-            const height = count ? Math.max(2, (count / most) * (BASE - TOP)) : 0;
-            const told = `${date(from)} – ${clock(to, range.stepMs < 60_000)}: ${t("{n} jobs", { n: exact(count) })}`;
-            const open = (): void => go(href(["topics", topic], { state: "scheduled", after: Math.floor(from), before: Math.ceil(to) }));
-            return (
-              <g key={at} tabIndex={count ? 0 : -1} role={count ? "link" : undefined} aria-label={count ? told : undefined} onClick={count ? open : undefined} onKeyDown={(event) => count && event.key === "Enter" && open()}>
-                <title>{told}</title>
-                <rect class="hit" x={at * width} y={TOP} width={width} height={BASE - TOP} />
-                <rect class={usual > 0 && count > STORM * usual ? "b storm" : "b"} x={at * width + 1} y={BASE - height} width={Math.max(1, width - 2)} height={height} rx="1.5" />
-              </g>
-            );
-          })}
-          {[0, 0.25, 0.5, 0.75].map((share) => <text key={share} x={share * WIDTH} y={BASE + 18}>{share === 0 ? t("now") : label(counted.fromMs + share * range.bars * range.stepMs)}</text>)}
-          <text x={WIDTH} y={BASE + 18} text-anchor="end">{label(counted.fromMs + range.bars * range.stepMs)}</text>
-        </svg>
-      )}
-    </>
-  );
-}
+export const useNextDay = (ns: string): Live<Forecasted> => useLive(`next day ${ns}`, () => forecast(ns, null, edgesOf(RANGES[2]!)), 15_000);

@@ -4,10 +4,11 @@ import { duration, exact, relative, span } from "../format";
 import { t } from "../i18n";
 import { useLive } from "../live";
 import { isJson, pretty, rawField } from "../json";
-import { CopyButton, Dialog, Exact, Field, Id, JobState, Loaded, Page, Panel, Tags, act, toast } from "../parts";
+import { CopyButton, Dialog, Field, Id, JobState, Loaded, Page, Panel, Tags, act, toast } from "../parts";
 import { go, href } from "../route";
 import { useCan, useSession } from "../session";
 import { SendButton } from "./send";
+import { Timeline } from "./timeline";
 
 const CUT = 64 * 1024;
 
@@ -39,7 +40,7 @@ export function JobPage({ topic, id }: { topic: string; id: string }) {
   const { ns } = useSession();
   const can = useCan();
   const [dialog, setDialog] = useState<"reschedule" | "edit" | "cancel" | "purge" | null>(null);
-  const live = useLive(`job ${ns} ${topic} ${id}`, () => call<Job>("GET", jobPath(topic, id), { ns }), 3000);
+  const live = useLive(`job ${ns} ${topic} ${id}`, () => call<Job>("GET", jobPath(topic, id), { ns }), 3000, { topic, id });
   const job = live.data;
   const close = (): void => setDialog(null);
   const fire = (): Promise<void> => act(() => call("POST", `${jobPath(topic, id)}/fire`, { ns }), t("It is due now"), live.reload);
@@ -100,27 +101,6 @@ function Body({ job }: { job: Job }) {
           <pre class="code" dir="auto" tabIndex={0} aria-label={title}>{plain || shown.length < whole.length ? shown : pretty(shown).map((piece, at) => (piece.kind === "mark" || piece.kind === "space" ? piece.text : <span key={at} class={`j-${piece.kind}`}>{piece.text}</span>))}</pre>
         )}
         {shown.length < whole.length && <p class="row small"><span class="dim">{t("The first 64 KB of {n} characters.", { n: exact(whole.length) })}</span><button class="link" onClick={() => setAll(true)}>{t("Show all")}</button></p>}
-      </div>
-    </Panel>
-  );
-}
-
-type Entry = { ms: number; word: string; kind: string; text?: string };
-
-function Timeline({ job }: { job: Job }) {
-  const all: Entry[] = [{ ms: job.created_at_ms, word: t("Sent"), kind: "scheduled" }];
-  if (job.updated_at_ms > job.created_at_ms && job.updated_at_ms !== job.ended_at_ms) all.push({ ms: job.updated_at_ms, word: t("Last changed"), kind: "cancelled", ...(job.attempts ? { text: t("{n} times", { n: job.attempts }) + t(" delivered so far") } : {}) });
-  all.push({ ms: job.due_at_ms, word: t("Due"), kind: "ready" });
-  if (job.state === "leased" && job.lease_until_ms) all.push({ ms: job.lease_until_ms, word: t("Its lease ends"), kind: "leased" });
-  if (job.expires_at_ms && !job.ended_at_ms) all.push({ ms: job.expires_at_ms, word: t("Expires"), kind: "dead" });
-  if (job.ended_at_ms) all.push({ ms: job.ended_at_ms, word: t(job.state === "done" ? "Done" : job.state === "dead" ? "Died" : "Cancelled"), kind: job.state });
-  if (job.ended_at_ms && job.retain_until_ms) all.push({ ms: job.retain_until_ms, word: t("Its record is removed"), kind: "cancelled" });
-  const time = now();
-  return (
-    <Panel title={t("Timeline")}>
-      <div class="pad">
-        <ol class="timeline">{all.sort((a, b) => a.ms - b.ms).map((one) => <li key={one.word} class={`s-${one.kind}${one.ms > time ? " future" : ""}`}><span class="dot" /><div><strong>{one.word}</strong> {one.text && <span class="dim">· {one.text}</span>}<div class="small"><Exact ms={one.ms} /></div></div></li>)}</ol>
-        {job.last_error && <div class="alert amber"><div><strong class="small">{t("Last error")}</strong><pre class="break" dir="auto" style={{ whiteSpace: "pre-wrap" }}>{job.last_error}</pre></div></div>}
       </div>
     </Panel>
   );

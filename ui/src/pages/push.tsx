@@ -1,17 +1,31 @@
 import { useEffect, useState } from "preact/hooks";
 import { type Attempt, call, type Push, topicPath } from "../api";
-import { exact, parseDuration, span } from "../format";
+import { DotPlot } from "../charts";
+import { date, exact, parseDuration, span } from "../format";
 import { t } from "../i18n";
 import { Icon, StateMark } from "../icons";
-import { useLive } from "../live";
+import { type Live, useLive } from "../live";
 import { Dialog, Empty, Field, Id, Loaded, Page, Panel, Time, act, toast } from "../parts";
 import { go, href, useRoute } from "../route";
 import { useCan, useSession } from "../session";
 import { retryWords } from "./job";
 
 type Attempts = { attempts: Attempt[]; next_cursor: string | null };
+type Health = { calls: number; success: number; p50: number; p99: number };
+
+/** What the newest calls of the log say about a target; undefined without calls. */
+export function health(attempts: Attempt[]): Health | undefined {
+  if (!attempts.length) return undefined;
+  const durations = attempts.map((one) => one.duration_ms).sort((a, b) => a - b);
+  const at = (share: number): number => durations[Math.min(durations.length - 1, Math.floor(share * durations.length))]!;
+  return { calls: attempts.length, success: attempts.filter((one) => !one.error).length / attempts.length, p50: at(0.5), p99: at(0.99) };
+}
+
+/** 100 % only if every call succeeded. */
+const percent = (share: number): string => `${share === 1 ? 100 : Math.min(99.9, Math.floor(share * 1000) / 10)} %`;
 
 const MOST = 100; // targets that one view reads
+const LOGGED = 500; // calls that a target's figures are made from
 
 const pushPath = (topic: string): string => `${topicPath(topic)}/push`;
 const KINDS: Record<string, [string, string]> = { ok: ["ok", "working"], open: ["bad", "stopped after failures"], half_open: ["warn", "trying one call"], paused: ["idle", "paused"] };
@@ -26,7 +40,7 @@ export function PushPage() {
   const can = useCan();
   const names = (live.data?.topics ?? []).filter((one) => one.push).map((one) => one.topic);
   const shown = names.slice(0, MOST);
-  const targets = useLive(`targets ${ns} ${shown.join(" ")}`, () => Promise.all(shown.map(async (topic) => ({ topic, push: await call<Push>("GET", pushPath(topic), { ns }) }))), 10_000);
+  const targets = useLive(`targets ${ns} ${shown.join(" ")}`, () => Promise.all(shown.map(async (topic) => ({ topic, push: await call<Push>("GET", pushPath(topic), { ns }), health: health((await call<Attempts>("GET", `${pushPath(topic)}/attempts`, { ns, query: { limit: 100 } })).attempts) }))), 10_000, { never: true });
   const failing = (targets.data ?? []).filter((one) => one.push.state === "open" || one.push.state === "half_open").length;
   const lead = live.data && (names.length === 0 ? t("No topic has a push target.") : failing ? t("{n} targets", { n: failing }) + t(" of {all} failing now.", { all: names.length }) : t("All {n} targets are answering or paused.", { n: names.length }));
   return (
@@ -40,13 +54,16 @@ export function PushPage() {
               <Panel label={t("Push targets")}>
                 <div class="wrap">
                   <table class="cards">
-                    <thead><tr><th>{t("Topic")}</th><th>{t("State")}</th><th>{t("Target")}</th><th class="num">{t("In flight")}</th><th>{t("Last error")}</th></tr></thead>
+                    <thead><tr><th>{t("Topic")}</th><th>{t("State")}</th><th>{t("Target")}</th><th class="num">{t("Success")}</th><th class="num">p50</th><th class="num">p99</th><th class="num">{t("In flight")}</th><th>{t("Last error")}</th></tr></thead>
                     <tbody>
-                      {found.map(({ topic, push }) => (
+                      {found.map(({ topic, push, health }) => (
                         <tr key={topic} data-link={href(["topics", topic, "push"])}>
                           <td class="whole"><a class="ell" title={topic} href={href(["topics", topic, "push"])}>{topic}</a></td>
                           <td><TargetState state={push.state} /></td>
                           <td class="whole mono"><span class="ell" title={push.url ?? push.service ?? ""}>{push.method} {push.url ?? push.service}</span></td>
+                          <td class="num" data-label={t("Success")}>{health ? percent(health.success) : <span class="zero">–</span>}</td>
+                          <td class="num" data-label="p50">{health ? span(health.p50) : <span class="zero">–</span>}</td>
+                          <td class="num" data-label="p99">{health ? span(health.p99) : <span class="zero">–</span>}</td>
                           <td class="num" data-label={t("In flight")}>{exact(push.in_flight)} / {exact(push.concurrency)}</td>
                           <td class="whole"><span class="ell" title={push.last_error ?? ""}>{push.last_error ?? ""}</span></td>
                         </tr>
@@ -54,7 +71,7 @@ export function PushPage() {
                     </tbody>
                   </table>
                 </div>
-                {names.length > MOST && <p class="pad dim small">{t("The first {n} topics by name; there are more.", { n: MOST })}</p>}
+                <p class="pad dim small">{names.length > MOST && t("The first {n} topics by name; there are more.", { n: MOST })} {t("Success and durations are those of the newest 100 calls.")}</p>
               </Panel>
             )}
           </Loaded>
@@ -80,29 +97,35 @@ export function PushTab({ topic, has, changed }: { topic: string; has: boolean; 
 
 function Target({ topic, edit, changed }: { topic: string; edit: () => void; changed: () => void }) {
   const { ns } = useSession();
-  const live = useLive(`push ${ns} ${topic}`, () => call<Push>("GET", pushPath(topic), { ns }), 4000);
+  const live = useLive(`push ${ns} ${topic}`, () => call<Push>("GET", pushPath(topic), { ns }), 4000, { topic });
   const [removing, setRemoving] = useState(false);
   const { settings } = useSession();
   const flip = (push: Push): Promise<void> => act(() => call("POST", `${pushPath(topic)}/${push.paused ? "resume" : "pause"}`, { ns }), push.paused ? t("Resumed") : t("Paused"), live.reload);
+  const log = useAttempts(topic);
+  const tools = (push: Push) => !settings.read_only && <><button onClick={() => void flip(push)}><Icon name={push.paused ? "play" : "pause"} />{push.paused ? t("Resume") : t("Pause")}</button><button onClick={edit}>{t("Edit")}</button><button class="danger" onClick={() => setRemoving(true)}>{t("Remove")}</button></>;
   return (
     <div class="stack">
-      <Loaded live={live}>
-        {(push) => (
-          <Panel title={<TargetState state={push.state} />} tools={!settings.read_only && <><button onClick={() => void flip(push)}><Icon name={push.paused ? "play" : "pause"} />{push.paused ? t("Resume") : t("Pause")}</button><button onClick={edit}>{t("Edit")}</button><button class="danger" onClick={() => setRemoving(true)}>{t("Remove")}</button></>}>
-            <dl class="facts pad">
-              <dt>{t("Target")}</dt><dd class="mono">{push.method} {push.url ?? push.service}</dd>
-              <dt>{t("In flight")}</dt><dd>{exact(push.in_flight)} / {exact(push.concurrency)}</dd>
-              <dt>{t("Timeout")}</dt><dd>{push.timeout_ms ? span(push.timeout_ms) : "–"}</dd>
-              <dt>{t("Rate")}</dt><dd>{push.rate_per_s ? t("{n} per second", { n: push.rate_per_s }) : t("no limit")}</dd>
-              <dt>{t("Retries")}</dt><dd>{retryWords(push.retry)}</dd>
-              <dt>{t("Breaker")}</dt><dd>{push.breaker ? t("stops for {span} after {n} failures in a row", { span: span(push.breaker.open_ms), n: push.breaker.failures }) : t("none")}</dd>
-              {push.secrets.length > 0 && <><dt>{t("Secrets")}</dt><dd class="mono">{push.secrets.join(", ")}</dd></>}
-              {push.last_error && <><dt>{t("Last error")}</dt><dd>{push.last_error}</dd></>}
-            </dl>
-          </Panel>
-        )}
-      </Loaded>
-      <AttemptLog topic={topic} />
+      {log.data && log.data.attempts.length > 0 && <Figures attempts={log.data.attempts} />}
+      <div class={log.data?.attempts.length ? "cols" : "stack"}>
+        {log.data && log.data.attempts.length > 0 && <Answers attempts={log.data.attempts} />}
+        <Loaded live={live}>
+          {(push) => (
+            <Panel title={<TargetState state={push.state} />} tools={tools(push)}>
+              <dl class="facts pad">
+                <dt>{t("Target")}</dt><dd class="mono">{push.method} {push.url ?? push.service}</dd>
+                <dt>{t("In flight")}</dt><dd>{exact(push.in_flight)} / {exact(push.concurrency)}</dd>
+                <dt>{t("Timeout")}</dt><dd>{push.timeout_ms ? span(push.timeout_ms) : "–"}</dd>
+                <dt>{t("Rate")}</dt><dd>{push.rate_per_s ? t("{n} per second", { n: push.rate_per_s }) : t("no limit")}</dd>
+                <dt>{t("Retries")}</dt><dd>{retryWords(push.retry)}</dd>
+                <dt>{t("Breaker")}</dt><dd>{push.breaker ? t("stops for {span} after {n} failures in a row", { span: span(push.breaker.open_ms), n: push.breaker.failures }) : t("none")}</dd>
+                {push.secrets.length > 0 && <><dt>{t("Secrets")}</dt><dd class="mono">{push.secrets.join(", ")}</dd></>}
+                {push.last_error && <><dt>{t("Last error")}</dt><dd>{push.last_error}</dd></>}
+              </dl>
+            </Panel>
+          )}
+        </Loaded>
+      </div>
+      <AttemptLog topic={topic} live={log} />
       {removing && (
         <Dialog title={t("Remove the target")} close={() => setRemoving(false)} action={t("Remove")} danger submit={async () => { await call("DELETE", pushPath(topic), { ns }); toast(t("Removed")); setRemoving(false); changed(); }}>
           <p>{t("No more calls are made. The jobs of the topic stay.")}</p>
@@ -112,35 +135,63 @@ function Target({ topic, edit, changed }: { topic: string; edit: () => void; cha
   );
 }
 
-function AttemptLog({ topic }: { topic: string }) {
+/** The newest calls, or those of the job that the address names. */
+function useAttempts(topic: string): Live<Attempts> {
   const { ns } = useSession();
+  const id = useRoute().query.get("job") ?? "";
+  return useLive(`attempts ${ns} ${topic} ${id}`, () => call<Attempts>("GET", `${pushPath(topic)}/attempts`, { ns, query: { id, limit: LOGGED } }), 4000, { topic });
+}
+
+function AttemptLog({ topic, live }: { topic: string; live: Live<Attempts> }) {
   const { query } = useRoute();
   const id = query.get("job") ?? "";
-  const live = useLive(`attempts ${ns} ${topic} ${id}`, () => call<Attempts>("GET", `${pushPath(topic)}/attempts`, { ns, query: { id, limit: 100 } }), 4000);
+  const failed = query.get("failed") === "1";
+  const set = (values: Record<string, string>): void => go(href(["topics", topic, "push"], { job: id, failed: failed ? "1" : "", ...values }));
+  const shown = (live.data?.attempts ?? []).filter((one) => !failed || one.error).slice(0, 100);
+  const tools = (
+    <>
+      <label class="row small"><input type="checkbox" checked={failed} onChange={() => set({ failed: failed ? "" : "1" })} />{t("Only failures")}</label>
+      <input aria-label={t("Job id")} placeholder={t("Only this job id")} value={id} onChange={(event) => set({ job: event.currentTarget.value })} />
+    </>
+  );
   return (
-    <Panel title={t("Calls, newest first")} tools={<input aria-label={t("Job id")} placeholder={t("Only this job id")} value={id} onChange={(event) => go(href(["topics", topic, "push"], { job: event.currentTarget.value }))} />}>
-      <Loaded live={live}>
-        {({ attempts }) => attempts.length === 0 ? <Empty title={t("No calls are in the log.")} /> : (
-          <div class="wrap">
-            <table class="cards">
-              <thead><tr><th>{t("When")}</th><th>{t("Answer")}</th><th class="num">{t("Took")}</th><th>{t("Job")}</th><th class="num">{t("Attempt")}</th><th>{t("Error")}</th></tr></thead>
-              <tbody>
-                {attempts.map((one, at) => (
-                  <tr key={`${one.id} ${one.at_ms} ${at}`}>
-                    <td><Time ms={one.at_ms} /></td>
-                    <td><StateMark kind={one.error ? "bad" : "ok"} word={one.status ? String(one.status) : t("no answer")} /></td>
-                    <td class="num" data-label={t("Took")}>{span(one.duration_ms)}</td>
-                    <td><Id text={one.id} link={href(["topics", topic, "jobs", one.id])} most={28} /></td>
-                    <td class="num" data-label={t("Attempt")}>{exact(one.attempt)}</td>
-                    <td class="whole"><div class="break">{one.error}</div>{one.excerpt && <pre class="code small">{one.excerpt}</pre>}</td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
-          </div>
-        )}
-      </Loaded>
+    <Panel title={t("Calls, newest first")} tools={tools}>
+      <Loaded live={live}>{() => (shown.length === 0 ? <Empty title={t("No calls are in the log.")} /> : <CallTable attempts={shown} topic={topic} />)}</Loaded>
     </Panel>
+  );
+}
+
+function Figures({ attempts }: { attempts: Attempt[] }) {
+  const found = health(attempts)!;
+  const tiles: [string, string][] = [[t("Success"), percent(found.success)], [t("Half of the calls took at most"), span(found.p50)], [t("99 of 100 took at most"), span(found.p99)], [t("Calls in the log"), `${exact(found.calls)}${found.calls === LOGGED ? "+" : ""}`]];
+  return <div class="tiles">{tiles.map(([name, figure]) => <div class="panel tile" key={name}><div class="name">{name}</div><div class="figure">{figure}</div></div>)}</div>;
+}
+
+function Answers({ attempts }: { attempts: Attempt[] }) {
+  const dots = attempts.map((one) => ({ atMs: one.at_ms, durationMs: one.duration_ms, ok: !one.error, told: `${date(one.at_ms)} · ${one.status ?? t("no answer")} · ${span(one.duration_ms)} · ${one.id}` }));
+  const legend = <span class="legend flat small"><span><svg viewBox="0 0 12 12" class="key dots" aria-hidden="true"><circle class="ok" cx="6" cy="6" r="4" /></svg>{t("succeeded")}</span><span><svg viewBox="0 0 12 12" class="key dots" aria-hidden="true"><path class="bad" d="M2 2l8 8m0-8l-8 8" /></svg>{t("failed")}</span></span>;
+  return <Panel title={t("Calls by time and duration")} tools={legend}><div class="pad"><DotPlot dots={dots} label={t("{n} calls by time and duration", { n: exact(attempts.length) })} /></div></Panel>;
+}
+
+function CallTable({ attempts, topic }: { attempts: Attempt[]; topic: string }) {
+  return (
+    <div class="wrap">
+      <table class="cards">
+        <thead><tr><th>{t("When")}</th><th>{t("Answer")}</th><th class="num">{t("Took")}</th><th>{t("Job")}</th><th class="num">{t("Attempt")}</th><th>{t("Error")}</th></tr></thead>
+        <tbody>
+          {attempts.map((one, at) => (
+            <tr key={`${one.id} ${one.at_ms} ${at}`}>
+              <td><Time ms={one.at_ms} /></td>
+              <td><StateMark kind={one.error ? "bad" : "ok"} word={one.status ? String(one.status) : t("no answer")} /></td>
+              <td class="num" data-label={t("Took")}>{span(one.duration_ms)}</td>
+              <td><Id text={one.id} link={href(["topics", topic, "jobs", one.id])} most={28} /></td>
+              <td class="num" data-label={t("Attempt")}>{exact(one.attempt)}</td>
+              <td class="whole"><div class="break">{one.error}</div>{one.error && one.excerpt && <pre class="said" dir="auto">{one.excerpt}</pre>}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
   );
 }
 

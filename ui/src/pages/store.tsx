@@ -6,7 +6,7 @@ import { useLive } from "../live";
 import { Loaded, Num, Page, Panel, Trouble } from "../parts";
 import { useSession } from "../session";
 
-const LEVELS: Record<string, string> = {
+export const LEVELS: Record<string, string> = {
   fsync: "A success means: on disk. A crash of any process loses nothing.",
   replicated: "A success means: a second node has it.",
   standard: "A success means what the store is configured for.",
@@ -15,8 +15,8 @@ const CALLERS: Record<string, string> = { none: "everyone", header: "token in a 
 
 export function StorePage() {
   const { ns } = useSession();
-  const ready = useLive("ready", () => call<Readiness>("GET", "/readyz"), 4000);
-  const live = useLive(`info ${ns}`, () => call<Info>("GET", "/v1/info", { ns }), 8000);
+  const ready = useLive("ready", () => call<Readiness>("GET", "/readyz"), 4000, { never: true });
+  const live = useLive(`info ${ns}`, () => call<Info>("GET", "/v1/info", { ns }), 8000, { never: true });
   const problems = [...(ready.data?.reasons ?? []), ...(ready.data?.warnings ?? [])];
   return (
     <Page title={t("Store")} lead={ready.data && (ready.data.ready ? (problems.length ? t("The server accepts jobs, with warnings.") : t("The server accepts and delivers jobs.")) : t("The server is not ready."))}>

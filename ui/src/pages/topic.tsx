@@ -9,6 +9,7 @@ import { go, href } from "../route";
 import { isDeserted, useCan, useSession } from "../session";
 import { DeadTab } from "./dead";
 import { Forecast } from "./forecast";
+import { GroupsTab } from "./groups";
 import { JobList } from "./jobs";
 import { PolicyTab } from "./policy";
 import { PushTab } from "./push";
@@ -35,10 +36,10 @@ export function TopicPage({ name, tab }: { name: string; tab: string }) {
   const { ns } = useSession();
   const can = useCan();
   const [dialog, setDialog] = useState<"pause" | "delete" | null>(null);
-  const live = useLive(`topic ${ns} ${name}`, () => call<Topic>("GET", topicPath(name), { ns }), 3000);
+  const live = useLive(`topic ${ns} ${name}`, () => call<Topic>("GET", topicPath(name), { ns }), 3000, { topic: name });
   const topic = live.data;
   const resume = (): Promise<void> => act(() => call("POST", `${topicPath(name)}/resume`, { ns }), t("Resumed"), live.reload);
-  const tabs: [string, string][] = [["jobs", t("Jobs")], ["forecast", t("Forecast")], ["dead", topic?.counts.dead ? `${t("Dead letters")} (${exact(topic.counts.dead)})` : t("Dead letters")], ["policy", t("Policy")], ["push", t("Push")]];
+  const tabs: [string, string][] = [["jobs", t("Jobs")], ["forecast", t("Forecast")], ["dead", topic?.counts.dead ? `${t("Dead letters")} (${exact(topic.counts.dead)})` : t("Dead letters")], ["groups", t("Merge groups")], ["policy", t("Policy")], ["push", t("Push")]];
   const actions = topic && (
     <>
       {can("manage") && (topic.paused ? <button onClick={() => void resume()}><Icon name="play" />{t("Resume")}</button> : <button onClick={() => setDialog("pause")}><Icon name="pause" />{t("Pause")}</button>)}
@@ -57,6 +58,7 @@ export function TopicPage({ name, tab }: { name: string; tab: string }) {
               {tab === "jobs" && <JobList topic={name} />}
               {tab === "forecast" && <Forecast topic={name} paused={topic.paused} />}
               {tab === "dead" && <DeadTab topic={name} />}
+              {tab === "groups" && <GroupsTab topic={name} />}
               {tab === "policy" && <PolicyTab topic={topic} saved={live.reload} />}
               {tab === "push" && <PushTab topic={name} has={topic.push} changed={live.reload} />}
             </div>

@@ -69,7 +69,21 @@ export function Topics() {
           );
         }}
       </Loaded>
+      <Namespaces />
     </Page>
+  );
+}
+
+/** Other protocols keep their jobs in namespaces of their own names. */
+function Namespaces() {
+  const { ns, namespaces, info } = useSession();
+  if (namespaces.length < 2) return null;
+  return (
+    <Panel title={t("Namespaces")}>
+      <div class="list">
+        {namespaces.map((name) => <a class="item" key={name} href={href(["topics"], {}, name)} aria-current={name === ns ? "true" : undefined}><span><strong>{name}</strong> <span class="dim">{name === ns ? t("shown now") : ""}{name in info.dialects ? t("jobs of the protocol {name}", { name }) : ""}</span></span></a>)}
+      </div>
+    </Panel>
   );
 }
 

@@ -198,7 +198,8 @@ def listing(request: r.ListJobs) -> Query:
 
 
 def dead_listing(request: r.ListDead) -> Query:
-    return _query(request, State.DEAD, request.body is not False)
+    query = _query(request, State.DEAD, request.body is not False)
+    return msgspec.structs.replace(query, newest=request.newest is True)
 
 
 def cursor_bytes(text: str | None) -> bytes:

@@ -26,6 +26,7 @@ from . import decode, encode
 from .own_headers import own_headers
 from .wire import Caller, plain_name
 
+PREVIEWED = 10
 TEMPLATE_FIELDS = frozenset(sr.NewTemplate.__struct_fields__)
 
 
@@ -66,6 +67,15 @@ class ScheduleHandlers:
     async def next_occurrences(self, caller: Caller, request: sr.ListOccurrences, name: str) -> Reply:
         await self._allowed(caller, name)
         return Reply(a.NextOccurrences(tuple(await self._schedules.next(caller.namespace, name, request.count))))
+
+    async def preview_schedule(self, caller: Caller, request: sr.PutSchedule, name: str) -> Reply:
+        plain_name(name, "name")
+        check_topic(caller.grant, plain_name(request.topic, "topic"))
+        try:
+            found = await self._schedules.preview(caller.namespace, name, schedule_of(request), PREVIEWED)
+        except DuelineError as error:
+            raise _in_template(error) from None
+        return Reply(a.NextOccurrences(tuple(found)))
 
     async def run_schedule(self, caller: Caller, _: object, name: str) -> Reply:
         version = await self._allowed(caller, name)

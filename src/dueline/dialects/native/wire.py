@@ -154,7 +154,7 @@ def _query_value(name: str, text: str) -> Any:
         return int(text)
     if name in ("bands_ms", "edges_ms"):
         return [int(one) if _WHOLE.fullmatch(one) else one for one in text.split(",")]
-    if name == "body":
+    if name in ("body", "newest"):
         return {"1": True, "true": True, "0": False, "false": False}.get(text, text)
     return text
 

@@ -2,7 +2,8 @@
 -- list: one page of a state, tag, due range or merge key, after a cursor.
 -- KEYS   m j r s l a d g k
 -- ARGV   1 now_ms or ""   2 ""   3 ""   4 ""   5 numbers   6 blob
---        numbers  state (0 = all), limit, with body, due after (-1), due before (-1), tag size, merge key size (-1: none), cursor size
+--        numbers  state (0 = all), limit, with body, due after (-1), due before (-1), tag size, merge key size (-1: none), cursor size,
+--                 newest first (only dead jobs, without a tag)
 --        blob     tag, merge key, cursor (index letter, score:8, member)
 -- RETURN status now 0 0 numbers blob                numbers: cursor size, then lib/show; blob: cursor, then lib/show
 -- BOUND  500 entries inspected, 1 MiB
@@ -18,6 +19,7 @@ local FIELDS = {}
 -- include show
 local N = cmsgpack.unpack(ARGV[5])
 local wanted, limit, with_body, after, before = N[1], N[2], N[3] == 1, N[4], N[5]
+local newest = N[9] == 1
 local tag, by_key = string.sub(blob, 1, N[6]), N[7] >= 0
 local cursor = string.sub(blob, N[6] + math.max(N[7], 0) + 1)
 -- for entries of k: their prefix, the end of the range, and the size of the part before the id
@@ -71,6 +73,15 @@ local function entries(letter, n)
     return pairs_
   end
   local rank
+  if newest then
+    local at = last and redis.call('ZREVRANK', key, last)
+    if at and tonumber(redis.call('ZSCORE', key, last)) == score then
+      rank = at + 1
+    else
+      rank = last and redis.call('ZCOUNT', key, '(' .. int(score), '+inf') or 0
+    end
+    return redis.call('ZREVRANGE', key, rank, rank + n - 1, 'WITHSCORES')
+  end
   if last then
     local at = redis.call('ZRANK', key, last)
     if at and tonumber(redis.call('ZSCORE', key, last)) == score then
@@ -98,12 +109,14 @@ while index <= #walk and not place do
   for i = 1, #list, 2 do
     local time = tonumber(list[i + 1])
     inspected = inspected + 1
-    if time > LAST or (wanted == 2 and letter ~= 'k' and time > now) or (letter == 's' and before >= 0 and time >= before) then
+    local permanent = time > LAST -- the last entry of a key, so the first of the newest
+    if (permanent and not newest) or (wanted == 2 and letter ~= 'k' and time > now) or (letter == 's' and before >= 0 and time >= before) then
       ended = true
       break
     end
-    local id = id_of(letter, list[i])
-    if id and not (last and time == score and up_to(list[i], last)) then
+    local id = not permanent and id_of(letter, list[i])
+    local past_it = newest and last and up_to(last, list[i]) or not newest and last and up_to(list[i], last)
+    if id and not (time == score and past_it) then
       put(ids, id)
       put(at, i)
     end

@@ -1,9 +1,9 @@
 """One page of a partition's jobs. No I/O.
 
 Order: first live jobs by (time, number), then ended jobs by (end, number). The time of a leased job is its lease
-deadline, otherwise the time at which it may be delivered. A cursor is the position of the last entry of its page, so
-jobs that vanish or appear between two pages do not affect others. Tags find live and dead jobs. A merge key finds its
-live groups, in the order in which they were opened.
+deadline, otherwise the time at which it may be delivered. Dead jobs can also be listed from the newest to the oldest. A
+cursor is the position of the last entry of its page, so jobs that vanish or appear between two pages do not affect
+others. Tags find live and dead jobs. A merge key finds its live groups, in the order in which they were opened.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ def list_page(state: PartitionState, query: Query, now_ms: int) -> Page:
         for record, status in state.jobs(now_ms)
         if _matches(query, record, status)
     )
-    after = [entry for entry in entries if not query.cursor or entry[0] > query.cursor]
+    if query.newest:
+        after = [entry for entry in reversed(entries) if not query.cursor or entry[0] < query.cursor]
+    else:
+        after = [entry for entry in entries if not query.cursor or entry[0] > query.cursor]
     page = after[: query.limit]
     found = [state.record_set.find(id, now_ms) for _, id in page]
     jobs = [job_of(*one, query.body) for one in found if one is not None]

@@ -350,10 +350,7 @@ class MemoryStore:
     async def read(self, partition: Partition, ids: Sequence[str], body: bool = True) -> list[Job | None]:
         now_ms, record_set = self._clock(), self._state(partition).record_set
         found = [record_set.find(id, now_ms) for id in ids]
-        mine = [
-            one if one is not None and (one[0].topic == partition.topic or not partition.topic) else None
-            for one in found
-        ]
+        mine = [one if one is not None and partition.topic in ("", one[0].topic) else None for one in found]
         return [None if one is None else job_of(*one, body) for one in mine]
 
     async def list(self, partition: Partition, query: Query) -> Page:
@@ -367,8 +364,7 @@ class MemoryStore:
         return None if len(ids) > limit else ids
 
     async def stats(self, partition: Partition, edges_ms: Sequence[int] = (), from_now: bool = False) -> Stats:
-        now_ms, state = self._clock(), self._state(partition)
-        return count(state, edges_ms, from_now, now_ms)
+        return count(self._state(partition), edges_ms, from_now, self._clock())
 
     async def clean(self, partition: Partition, limit: int = 200) -> CleanOutcome:
         """Make jobs dead whose ttl or attempts are over, and remove records whose retention is over."""

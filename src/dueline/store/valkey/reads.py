@@ -1,25 +1,33 @@
-"""The reading calls that return pages: their requests and replies."""
+"""The reading calls that return jobs and pages: their requests and replies."""
 
 from __future__ import annotations
 
-from ...engine.job import Partition
+from collections.abc import Sequence
+
+from ...engine.job import Job, Partition
 from ...engine.open_groups import GroupPage, OpenGroup
 from ...engine.store import Page, Query
-from . import codec
+from . import codec, requests
 from .calls import Calls
 
+MOST_READ = 500
 _GROUP_NUMBERS = 8
+
+
+async def jobs_of(calls: Calls, partition: Partition, ids: Sequence[str], body: bool) -> list[Job | None]:
+    """read.lua, for any number of ids"""
+    jobs: list[Job | None] = []
+    for start in range(0, len(ids), MOST_READ):
+        packed = [codec.pack_id(id) for id in ids[start : start + MOST_READ]]
+        numbers = [int(body), *map(len, packed)]
+        _, n, blob = await calls.look("read", partition, codec.pack_numbers(numbers), b"".join(packed))
+        jobs += codec.decode_shown(n, blob, partition.topic)
+    return jobs
 
 
 async def page_of_jobs(calls: Calls, partition: Partition, query: Query) -> Page:
     """list.lua"""
-    tag, key = (query.tag or "").encode(), (query.merge_key or "").encode()
-    key_size = -1 if query.merge_key is None else len(key)
-    state = 0 if query.state is None else codec.STATE_NUMBER[query.state]
-    after = -1 if query.due_after_ms is None else query.due_after_ms
-    before = -1 if query.due_before_ms is None else query.due_before_ms
-    numbers = [state, query.limit, int(query.body), after, before, len(tag), key_size, len(query.cursor)]
-    now_ms, n, blob = await calls.look("list", partition, codec.pack_numbers(numbers), tag + key + query.cursor)
+    now_ms, n, blob = await calls.look("list", partition, *requests.query(query))
     jobs = codec.decode_shown(n[1:], blob, partition.topic, n[0])
     return Page([job for job in jobs if job is not None], blob[: n[0]] or None, now_ms)
 

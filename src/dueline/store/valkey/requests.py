@@ -102,7 +102,8 @@ def query(which: Query) -> Encoded:
     state = 0 if which.state is None else STATE_NUMBER[which.state]
     after = -1 if which.due_after_ms is None else which.due_after_ms
     before = -1 if which.due_before_ms is None else which.due_before_ms
-    numbers = [state, which.limit, int(which.body), after, before, len(tag), key_size, len(which.cursor)]
+    sizes = (len(tag), key_size, len(which.cursor))
+    numbers = [state, which.limit, int(which.body), after, before, *sizes, int(which.newest)]
     return pack_numbers(numbers), tag + key + which.cursor
 
 

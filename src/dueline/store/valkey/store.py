@@ -358,19 +358,13 @@ class ValkeyStore:
         return [Outcome(codec.CODES[n[i]], n[i + 1], version=n[i + 2]) for i in range(0, len(n), 3)]
 
     async def read(self, partition: Partition, ids: Sequence[str], body: bool = True) -> list[Job | None]:
-        jobs: list[Job | None] = []
         if partition.namespace_ids and not partition.topic:
             topics = await self._lookup.topics_of(partition, ids)
             return [
                 None if topic is None else (await self.read(replace(partition, topic=topic), [id], body))[0]
                 for id, topic in zip(ids, topics, strict=True)
             ]
-        for start in range(0, len(ids), 500):
-            packed = [codec.pack_id(id) for id in ids[start : start + 500]]
-            numbers = [int(body), *map(len, packed)]
-            _, n, blob = await self._calls.look("read", partition, codec.pack_numbers(numbers), b"".join(packed))
-            jobs += codec.decode_shown(n, blob, partition.topic)
-        return jobs
+        return await reads.jobs_of(self._calls, partition, ids, body)
 
     async def list(self, partition: Partition, query: Query) -> Page:
         if query.state in (None, State.DEAD) and query.merge_key is None and not query.cursor:

@@ -1,0 +1,190 @@
+"""What the pages over several topics show, and what leads from them to one job."""
+
+from __future__ import annotations
+
+import re
+import time
+
+from playwright.async_api import expect
+
+from dueline import Client, new_job
+
+from ..kit.hook import Hook, ReceivedCall
+from .conftest import OpenView
+from .kit import report
+from .test_texts import add
+
+
+async def test_the_forecast_of_all_topics_is_zoomed_by_a_drag_and_lists_the_jobs_of_a_bar(
+    open_view: OpenView, shop: str
+) -> None:
+    with Client(shop) as client:
+        client.send_many("flow-storm", [new_job(n, id=f"s{n}", delay=9 * 86_400 + n / 10) for n in range(50)])
+    async with open_view() as view:
+        await view.open("forecast?range=month")
+        await expect(view.page.locator("main .lead").nth(1)).to_contain_text("fall due in this range")
+        await expect(view.page.locator(".legend a", has_text="order-timeouts")).to_be_visible()
+        await view.button("Next 24 hours").click()
+        bars = view.page.locator(".chart g[role=link]")
+        await expect(bars.nth(20)).to_be_visible()
+        first, last = await bars.nth(2).bounding_box(), await bars.nth(9).bounding_box()
+        assert first is not None
+        assert last is not None
+        await view.page.mouse.move(first["x"] + 2, first["y"] + 40)
+        await view.page.mouse.down()
+        await view.page.mouse.move(last["x"] + 2, last["y"] + 40, steps=4)
+        await view.page.mouse.up()
+        await expect(view.button("Zoom out")).to_be_visible()
+        found = re.search(r"from=(\d+)&to=(\d+)", view.page.url)
+        assert found is not None
+        assert int(found[2]) - int(found[1]) == 8 * 1_800_000
+        await view.page.go_back()
+        await expect(view.button("Zoom out")).to_have_count(0)
+        await bars.nth(5).click(position={"x": 3, "y": 60})
+        await expect(view.page.get_by_role("heading", level=1)).to_have_text("Jobs")
+        await expect(view.page.locator("tbody tr").first).to_contain_text("scheduled")
+
+
+async def test_a_bar_is_opened_by_the_keyboard(open_view: OpenView) -> None:
+    async with open_view() as view:
+        await view.open("topics/order-timeouts/forecast?range=day")
+        await view.page.locator(".chart g[role=link]").nth(3).focus()
+        await view.page.keyboard.press("Enter")
+        await expect(view.page.locator("tbody tr").first).to_contain_text("order-")
+        assert "after=" in view.page.url
+
+
+async def test_jobs_of_all_topics_are_filtered_by_state_and_tag(open_view: OpenView, shop: str) -> None:
+    with Client(shop) as client:
+        client.send("flow-all-a", 1, id="all-1", delay="1h", tags=["flow-all"])
+        client.send("flow-all-b", 1, id="all-2", delay="2h", tags=["flow-all"])
+        client.cancel("flow-all-b", "all-2")
+    async with open_view() as view:
+        await view.open("jobs?state=leased")
+        await expect(view.page.locator("tbody tr").first).to_contain_text("thumbnails")
+        await view.page.get_by_label("State").select_option("scheduled")
+        await view.page.get_by_label("Tag").fill("vip")
+        await view.page.keyboard.press("Enter")
+        await expect(view.page.get_by_role("link", name="order-4711")).to_be_visible()
+        await expect(view.page.locator("tbody tr")).to_have_count(1)
+
+
+async def test_dead_letters_of_one_reason_are_revived_after_a_count(open_view: OpenView, shop: str) -> None:
+    with Client(shop) as client:
+        client.send_many("flow-reasons", [new_job(n, id=f"r{n}", max_attempts=1) for n in range(5)])
+        for job in client.pull("flow-reasons", max=5):
+            client.release(job, error="no such user", discard=job.id in ("r0", "r1"))
+        async with open_view() as view:
+            await view.open("dead")
+            await expect(view.lead).to_contain_text("dead letters")
+            await view.page.get_by_role("link", name="flow-reasons").click()
+            await view.button(re.compile("^rejected")).click()
+            await expect(view.page.get_by_role("heading", name="2 jobs")).to_be_visible()
+            await view.page.get_by_label("Died").select_option("86400000")
+            await view.button("Revive these…").click()
+            await expect(view.dialog).to_contain_text("2 jobs of flow-reasons match now.")
+            await view.dialog.get_by_role("button", name="Revive the jobs").click()
+            await expect(view.page.get_by_role("heading", name="0 jobs")).to_be_visible()
+        counts = client.topic("flow-reasons").counts
+        assert (counts.ready, counts.dead) == (2, 3)
+
+
+async def test_more_than_a_thousand_dead_letters_are_grouped_by_the_newest_and_the_page_says_so(
+    open_view: OpenView, shop: str
+) -> None:
+    with Client(shop) as client:
+        client.send_many("flow-deaths", [new_job(n, id=f"old{n}", max_attempts=1) for n in range(400)])
+        for error, count in (("an old error", 400), ("a new error", 1000)):
+            if count == 1000:
+                client.send_many("flow-deaths", [new_job(n, id=f"new{n}", max_attempts=1) for n in range(count)])
+            client.release_many(client.pull("flow-deaths", max=count), error=error)
+        async with open_view() as view:
+            await view.open("topics/flow-deaths/dead")
+            await expect(view.text("Only the newest 1,000 are grouped.")).to_be_visible()
+            await expect(view.button(re.compile("a new error"))).to_be_visible()
+            await expect(view.button(re.compile("an old error"))).to_have_count(0)
+            await view.button(re.compile("a new error")).click()
+            await view.button("Revive these…").click()
+            await view.dialog.get_by_role("button", name="Revive the jobs").click()
+            await expect(view.button(re.compile("an old error"))).to_be_visible()
+        counts = client.topic("flow-deaths").counts
+        assert (counts.ready, counts.dead) == (1000, 400)
+
+
+async def refuse_odd(call: ReceivedCall) -> object:
+    from aiohttp import web
+
+    odd = int(call.id[1:]) % 2
+    return web.Response(status=503 if odd else 200, text="the ledger is locked" if odd else "ok")
+
+
+async def test_a_push_target_shows_its_success_its_durations_and_each_answer(open_view: OpenView, shop: str) -> None:
+    async with Hook(refuse_odd) as hook:  # type: ignore[arg-type]
+        with Client(shop) as client:
+            client.set_push("flow-push", url=hook.url, retry=["1h"])
+            client.send_many("flow-push", [new_job(n, id=f"p{n}") for n in range(10)])
+            await hook.arrived(10)
+            async with open_view() as view:
+                await view.open("push")
+                await expect(view.page.get_by_role("row", name="flow-push")).to_contain_text("50 %")
+                await view.page.get_by_role("link", name="flow-push").click()
+                await expect(view.page.get_by_role("img", name="10 calls by time and duration")).to_be_visible()
+                await expect(view.page.locator(".chart.dots .bad")).to_have_count(5)
+                await view.page.get_by_label("Only failures").check()
+                await expect(view.page.locator("tbody tr")).to_have_count(5)
+                await expect(view.page.locator("tbody tr").first).to_contain_text("the ledger is locked")
+                await view.page.get_by_role("link", name="p1", exact=True).click()
+                timeline = view.page.locator(".timeline")
+                await expect(timeline).to_contain_text("HTTP 503")
+                await expect(timeline).to_contain_text("the ledger is locked")
+                await expect(timeline).to_contain_text("Due again")
+            client.remove_push("flow-push")
+
+
+async def test_the_namespaces_of_other_protocols_are_shown_and_lead_to_their_topics(
+    open_view: OpenView, shop: str
+) -> None:
+    add(shop, "coupons", "c1", "text of another protocol")
+    with Client(shop, namespace="tenant-a") as client:
+        client.send("tenant-jobs", 1, id="t1", delay="1h")
+    async with open_view() as view:
+        await view.open("topics")
+        panel = view.page.locator("section", has=view.page.get_by_role("heading", name="Namespaces"))
+        await expect(panel.get_by_role("link", name="tenant-a")).to_be_visible()
+        await panel.get_by_role("link", name="youzan").click()
+        await expect(view.page.get_by_role("link", name="coupons", exact=True)).to_be_visible()
+        await expect(view.lead).to_contain_text("topic")
+
+
+async def test_merge_groups_show_how_full_they_are_and_lead_to_their_items(open_view: OpenView, shop: str) -> None:
+    with Client(shop) as client:
+        for n in range(3):
+            client.send("flow-groups", {"comment": n}, merge={"key": "ann", "quiet": "1h", "max_items": 50})
+        client.send("flow-groups", {"comment": 9}, merge={"key": "bob", "quiet": "2h"})
+        async with open_view() as view:
+            await view.open("groups")
+            row = view.page.get_by_role("row", name="ann")
+            await expect(row).to_contain_text("3 / 50")
+            await expect(row).to_contain_text("in 59 min")
+            await view.open("topics/flow-groups/groups")
+            await expect(view.page.locator("tbody tr")).to_have_count(2)
+            client.send("flow-groups", {"comment": 4}, merge={"key": "ann", "quiet": "1h", "max_items": 50})
+            await expect(row).to_contain_text("4 / 50")
+            await row.get_by_role("link", name="ann").click()
+            await expect(view.page.get_by_role("heading", name="Items (4)")).to_be_visible()
+
+
+async def test_workers_show_what_they_run_since_when_and_who_is_not_consuming(open_view: OpenView, shop: str) -> None:
+    now_ms = int(time.time() * 1000)
+    report(shop, "flow-worker", running=[{"topic": "emails", "id": "mail-7", "since_ms": now_ms - 90_000}])
+    async with open_view() as view:
+        await view.open("workers")
+        row = view.page.get_by_role("row", name="flow-worker")
+        await expect(row).to_contain_text("busy")
+        await expect(row).to_contain_text("for 1 min")
+        await expect(row.get_by_role("link", name="mail-7")).to_be_visible()
+        await expect(row).to_contain_text("host-1:7")
+        panel = view.page.locator("section", has=view.page.get_by_role("heading", name="Nobody consumes"))
+        await expect(panel.get_by_text("invoices: 2 ready")).to_be_visible()
+        await row.get_by_role("link", name="mail-7").click()
+        await expect(view.page.get_by_role("heading", level=1)).to_have_text("mail-7")
