@@ -25,6 +25,7 @@ from dueline.testing.checker import Kind, Report, check
 from dueline.testing.history import Final, Recorder, write
 from tools.faults.connection import Connection, NoAnswer, NotSent
 from tools.faults.load import Load, Plan
+from tools.faults.recording_client import Job, RecordingClient
 from tools.faults.scenario import DOUBLED, judged
 from tools.faults.server_process import ServerProcess
 
@@ -179,11 +180,16 @@ async def test_the_checker_sees_whether_old_partitions_answer_for_their_ids(
     recorder, topic = Recorder(), f"t-{uuid.uuid4().hex}"
     plan = Plan(topics=(topic,), max_delay_ms=300, conflict_share=0.5, max_jobs=800, pause_ms=4.0, wait_ms=60)
     async with served(ValkeyStore(private_valkey.url, lua_patch=patch)) as address:
-        load = Load(plan, [address], recorder, seed=5)
+        load, client = Load(plan, [address], recorder, seed=5), RecordingClient("conflicts", *address, recorder)
+        old = [Job(f"old-{n}", b"1", delay_ms=3_000) for n in range(20)]
+        await client.send(topic, old)
         await load.start()
         await load.acknowledged_reaches(250)
         added = await Connection(*address).request("PUT", f"/v1/topics/{topic}", MORE)
         assert added.status == 200
+        for job in old:  # the old partition has the id, and another body
+            await client.send(topic, [Job(job.id, b"2", delay_ms=3_000)])
+        await client.close()
         await load.acknowledged_reaches(700)
         await load.stop_sending()
         await load.drained(10.0)

@@ -59,12 +59,14 @@ class Charts(msgspec.Struct, frozen=True):
 
 
 class ChartRecorder:
-    """Adds what this process counted to the store, every minute, and reads the charts."""
+    """Adds what this process counted to the store, every minute but not more often than `round_s`, and reads the
+    charts."""
 
-    def __init__(self, store: Store, topics: Topics, metrics: EngineMetrics, timer: Timer) -> None:
+    def __init__(self, store: Store, topics: Topics, metrics: EngineMetrics, timer: Timer, round_s: float) -> None:
         self._store = store
         self._topics = topics
         self._metrics = metrics
+        self._skipped_s = round_s // 60 * 60  # whole minutes
         self._recorded: dict[int, tuple[TopicMetrics, tuple[int, ...]]] = {}  # what is in rows already
         self._rows: list[ChartRow] = []
         self._uncounted: set[str] = set()  # namespaces in which something happened since this process counted
@@ -94,7 +96,8 @@ class ChartRecorder:
         asked = await self._add()
         for namespace in asked:
             await self._count_pending(namespace)
-        return ((minute + 1) * MINUTE_MS + AFTER_MINUTE_MS - self._store.now_ms()) / 1000
+        until_next_ms = (minute + 1) * MINUTE_MS + AFTER_MINUTE_MS - self._store.now_ms()
+        return until_next_ms / 1000 + self._skipped_s
 
     def _collect(self) -> None:
         """One row per namespace in which something happened since the last time."""

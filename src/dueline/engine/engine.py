@@ -88,7 +88,7 @@ class Engine:
         self._changes = TopicChanges(store, self._topics, timer, round_s)
         self._control = TopicControl(store, self._topics, self._changes, self._waiters, self._checks, self._recorder)
         self.forecasts = Forecasts(store, self._topics, self._checks, timer.time)
-        self.charts = ChartRecorder(store, self._topics, self.metrics, timer)
+        self.charts = ChartRecorder(store, self._topics, self.metrics, timer, round_s)
         self._expansions = Expansions(store, self._topics, self._control, timer, round_s)
         self._control.advance = self._expansions.advance
         self._pushes = PushControl(store, self._control, self._checks)
