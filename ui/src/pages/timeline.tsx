@@ -1,51 +1,26 @@
-// What happened to a job and what will: its history, the calls that push made, and the times that are still to come.
-import { ApiError, type Attempt, call, type History, type HistoryEntry, type Job, jobPath, now, topicPath } from "../api";
-import { exact, relative, span } from "../format";
+// What happened to a job and what will: its own times, the calls that push made, and the times that are still to come.
+import { type Attempt, call, type Job, now, topicPath } from "../api";
+import { span } from "../format";
 import { t } from "../i18n";
 import { StateMark } from "../icons";
 import { useLive } from "../live";
 import { Exact, Panel } from "../parts";
 import { useCan, useSession } from "../session";
 
-type Entry = { ms: number; word: string; kind: string; by?: string | null; text?: string | null; error?: string | null; call?: Attempt | undefined };
-type Past = { history: History | null; calls: Attempt[] };
+type Entry = { ms: number; word: string; kind: string; text?: string; error?: string | null; call?: Attempt };
 
-const WORDS: Record<string, [string, string]> = {
-  sent: ["Sent", "scheduled"], replaced: ["Replaced by a new send", "scheduled"], appended: ["An item was added", "scheduled"], delivered: ["Delivered", "leased"],
-  acked: ["Done", "done"], released: ["Given back", "ready"], dead: ["Died", "dead"], cancelled: ["Cancelled", "cancelled"], edited: ["Edited", "scheduled"],
-  fired: ["Made due at once", "ready"], revived: ["Revived", "scheduled"], purged: ["Purged", "cancelled"],
-};
-
-/** An answer, or null where the server keeps none. */
-const optional = <T,>(answer: Promise<T>): Promise<T | null> =>
-  answer.catch((error) => {
-    if (error instanceof ApiError && (error.status === 404 || error.status === 403)) return null;
-    throw error;
-  });
-
-/** What is kept about the past of a job: its history, and the calls of its topic's push target. */
-function usePast(job: Job): Past | undefined {
+/** The calls of the topic's push target for this job. */
+function useCalls(job: Job): Attempt[] {
   const { ns, topics } = useSession();
   const can = useCan();
   const pushed = Boolean(topics.data?.topics.find((one) => one.topic === job.topic)?.push) && can("push");
-  const load = async (): Promise<Past> => {
-    const history = await optional(call<History>("GET", `${jobPath(job.topic, job.id)}/history`, { ns }));
-    const log = pushed ? await optional(call<{ attempts: Attempt[] }>("GET", `${topicPath(job.topic)}/push/attempts`, { ns, query: { id: job.id, limit: 50 } })) : null;
-    return { history, calls: log?.attempts ?? [] };
-  };
-  return useLive(`past ${ns} ${job.topic} ${job.id} ${job.version} ${job.attempts} ${job.state} ${pushed}`, load, 5000, { topic: job.topic, id: job.id }).data;
+  const load = async (): Promise<Attempt[]> =>
+    pushed ? (await call<{ attempts: Attempt[] }>("GET", `${topicPath(job.topic)}/push/attempts`, { ns, query: { id: job.id, limit: 50 } })).attempts : [];
+  return useLive(`calls ${ns} ${job.topic} ${job.id} ${job.version} ${job.attempts} ${job.state} ${pushed}`, load, 5000, { topic: job.topic, id: job.id }).data ?? [];
 }
 
-function fromHistory(one: HistoryEntry, calls: Attempt[]): Entry {
-  const [word, kind] = WORDS[one.what] ?? [one.what, "cancelled"];
-  const waits = one.due_at_ms && (one.what === "released" || one.what === "edited" || one.what === "revived") ? t("due {time}", { time: relative(one.due_at_ms) }) : null;
-  const text = one.attempt && one.what === "delivered" ? t("attempt {n}", { n: one.attempt }) : waits;
-  const ended = one.what === "acked" || one.what === "released" || one.what === "dead";
-  return { ms: one.at_ms, word: t(word), kind, by: one.by, text, error: one.error, call: ended ? calls.find((made) => made.attempt === one.attempt) : undefined };
-}
-
-/** What the job itself tells, for servers that keep no history. */
-function fromJob(job: Job, calls: Attempt[]): Entry[] {
+/** What the job itself tells, and its calls. */
+function happened(job: Job, calls: Attempt[]): Entry[] {
   const all: Entry[] = [{ ms: job.created_at_ms, word: t("Sent"), kind: "scheduled" }];
   for (const one of calls) all.push({ ms: one.at_ms, word: t("Called"), kind: one.error ? "ready" : "done", text: t("attempt {n}", { n: one.attempt }), error: one.error, call: one });
   if (!calls.length && job.updated_at_ms > job.created_at_ms && job.updated_at_ms !== job.ended_at_ms) all.push({ ms: job.updated_at_ms, word: t("Last changed"), kind: "cancelled", ...(job.attempts ? { text: t("{n} times", { n: job.attempts }) + t(" delivered so far") } : {}) });
@@ -64,13 +39,7 @@ function toCome(job: Job): Entry[] {
 }
 
 export function Timeline({ job }: { job: Job }) {
-  const past = usePast(job);
-  const calls = past?.calls ?? [];
-  const entries = past?.history?.entries ?? [];
-  const happened = entries.length ? entries.map((one) => fromHistory(one, calls)) : fromJob(job, calls);
-  if (entries.length && entries[0]!.what !== "sent") happened.unshift({ ms: job.created_at_ms, word: t("Sent"), kind: "scheduled" });
-  const dropped = past?.history?.dropped ?? 0;
-  const all = [...happened, ...toCome(job)].sort((a, b) => a.ms - b.ms);
+  const all = [...happened(job, useCalls(job)), ...toCome(job)].sort((a, b) => a.ms - b.ms);
   const told = all.some((one) => one.error && one.error === job.last_error);
   const time = now();
   return (
@@ -81,10 +50,9 @@ export function Timeline({ job }: { job: Job }) {
             <li key={`${one.ms} ${one.word} ${at}`} class={`s-${one.kind}${one.ms > time ? " future" : ""}`}>
               <span class="dot" />
               <div>
-                <strong>{one.word}</strong>{one.text && <span class="dim"> · {one.text}</span>}{one.by && <span class="dim break"> · {one.by}</span>}
+                <strong>{one.word}</strong>{one.text && <span class="dim"> · {one.text}</span>}
                 <div class="small"><Exact ms={one.ms} /></div>
                 {one.call ? <Exchange made={one.call} /> : one.error && <pre class="said" dir="auto">{one.error}</pre>}
-                {at === 0 && dropped > 0 && <div class="small dim">{t("{n} later entries are not kept.", { n: exact(dropped) })}</div>}
               </div>
             </li>
           ))}
