@@ -137,4 +137,8 @@ async def test_pictures(open_view: OpenView, demo: str, tmp_path: Path) -> None:
 
 async def picture(view: View, name: str, path: Path) -> None:
     await settled(view, PAGES[name])
+    if name == "overview":
+        await expect(view.page.locator("svg.spark")).to_have_count(
+            6
+        )  # the lines of 24 hours come with a call of their own
     await view.page.screenshot(path=path)
