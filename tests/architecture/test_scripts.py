@@ -10,7 +10,7 @@ from dueline.store.valkey.keys import LETTERS
 from dueline.store.valkey.scripts import OPERATIONS, load_scripts, source_of
 
 LUA = Path(__file__).parents[2] / "src" / "dueline" / "store" / "lua"
-READING = {"read", "list", "stats", "held", "groups"}
+READING = {"read", "list", "stats", "held", "groups", "forecast"}
 REFUSED_WHEN_FULL = {"send", "append", "edit"}
 OWN_KEYS = {
     "directory": "topics seen config agenda",
@@ -21,6 +21,7 @@ OWN_KEYS = {
     "epochs": "meta epochs closed",
     "events": "stream state members",
     "workers": "records seen",
+    "forecast": "s d of every partition",
 }
 
 

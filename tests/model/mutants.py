@@ -342,6 +342,11 @@ MUTANTS = (
         "elseif state == 'l' and spare_leased then",
         "elseif false then",
     ),
+    # the forecast's index of retries
+    Mutant("a released job is no retry", "life", "release", "if attempts > 0 then", "if false then"),
+    Mutant("an edited retry is none", "life", "edit", "if job.deliveries > job.uncounted then", "if false then"),
+    Mutant("a delivered retry still waits", "life", "pull", "deliveries > uncounted", "false"),
+    Mutant("an ended retry still waits", "life", "lib/ends", "job.deliveries > job.uncounted", "false"),
     # schedules
     Mutant("an occurrence is sent again", "schedules", "lib/fence", "fence.version >= 0 and at <= fence.at", "false"),
     Mutant("an older version sends", "schedules", "lib/fence", "if version < fence.version or", "if"),

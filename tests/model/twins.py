@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from dueline.engine.bands import Bands, ForecastPart
 from dueline.engine.job import Job, LeasedJob, Partition, State
 from dueline.engine.open_groups import OpenGroup
 from dueline.engine.store import (
@@ -218,6 +219,7 @@ class Twins:
         """I10: after clean-up the counts are those of the jobs that are there, and lists have exactly these jobs."""
         self.clean()
         self.both(lambda store: self._figures(store))
+        self.both(lambda store: self._forecast(store))
         for state in (None, *State):
             self.both(lambda store, state=state: self._listed(store, Query(state=state, limit=3)))
         self.both(lambda store: self._listed(store, Query(state=State.DEAD, limit=3, newest=True)))
@@ -231,6 +233,10 @@ class Twins:
 
     async def _figures(self, store: Store) -> Stats:
         return replace(await store.stats(self.partition, [0, 10, 100], True), waiting=False)
+
+    async def _forecast(self, store: Store) -> Bands:
+        now_ms = self.clock.now_ms
+        return await store.forecast([ForecastPart(self.partition)], [now_ms, now_ms + 10, now_ms + 100])
 
     async def _open_groups(self, store: Store) -> list[OpenGroup]:
         groups: list[OpenGroup] = []

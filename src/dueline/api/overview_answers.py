@@ -14,16 +14,17 @@ class TopicForecast(msgspec.Struct, frozen=True):
 
 class Forecast(msgspec.Struct, frozen=True):
     """How many scheduled jobs fall due from each of `edges_ms` on and before the next one. `paused`: those that fall
-    due while their topic is paused; `counts`: all others. `later`: all from the last edge on. `retries`: always null,
-    because the store does not keep retry waits apart; `counts` includes them. `topics`: the largest ones, at most 8.
+    due while their topic is paused; `retries`: of the other topics, jobs that wait for another attempt; `counts`: all
+    others. `later`: all from the last edge on. `topics`: the largest ones, at most 8, with their part of `counts`.
 
     The forecast of all topics is kept for a while: it was counted at `at_ms`, for `edges_ms`, which may be a little
-    earlier than those of the request. `complete` false: only the first `topics_counted` topics were counted."""
+    earlier than those of the request. `complete` false: only the first `topics_counted` topics were counted; if there
+    are no more than 5,000, ask again a moment later."""
 
     at_ms: int
     edges_ms: tuple[int, ...]
     counts: tuple[int, ...]
-    retries: tuple[int, ...] | None
+    retries: tuple[int, ...]
     paused: tuple[int, ...]
     later: int
     topics: tuple[TopicForecast, ...]

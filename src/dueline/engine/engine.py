@@ -149,6 +149,7 @@ class Engine:
         await self._forwarder.stop()
         await self._registrar.stop()
         await self.charts.stop()
+        await self.forecasts.stop()
         await self._topics.stop()
         await self.audit.stop()
         while self._background:

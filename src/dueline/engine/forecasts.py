@@ -1,53 +1,55 @@
 """What falls due when: the scheduled jobs between given times, of one topic or of a whole namespace. No I/O.
 
-The counts come from the partitions' schedules (`Store.stats`); no job is read. One topic is counted exactly, now. A
-namespace is summed in pages of its topics, by one caller at a time, with few store calls in flight. The sum is kept
-for at least ten times as long as it took, so its readers cost the store less than a tenth of their time.
+The counts come from the partitions' indexes (`Store.forecast`); no job is read. One topic is counted exactly, now. A
+namespace is summed page by page of its topics, by one task for all callers. The sum is kept for at least ten times as
+long as it took, so its readers cost the store less than a tenth of their time. A sum that takes long is not waited for:
+its callers get what is counted so far, with `complete` False, while it goes on.
 """
 
 from __future__ import annotations
 
 import asyncio
+import heapq
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import msgspec
 
 from ..bounds import MAX_EDGES
+from .bands import Bands, ForecastPart
 from .checks import Checks, within
 from .directory import DIRECTORY_PAGE
-from .errors import InvalidField, NotFound
-from .job import Partition
+from .errors import Draining, InvalidField, NotFound
 from .limits import LAST_MS
-from .store import Stats, Store
+from .store import Store
 from .topics import Topic, Topics
 
 MAX_TOPICS = 5000  # of one sum
-MAX_CALLS = 10_000  # one per partition
-TOPICS_AT_ONCE = 20  # divides DIRECTORY_PAGE
+MAX_PARTITIONS = 10_000
 SHOWN_TOPICS = 8
 KEEP_TIMES = 10  # how long a sum is kept, in times of its own cost
 KEEP_S = 2.0  # at least
 MAX_SUMS = 32  # kept at once
+PATIENCE_S = 0.15  # of a caller with a sum
 
 
 class TopicForecast(msgspec.Struct, frozen=True):
-    """One topic's part of a forecast. `paused`: the jobs that fall due while the topic is paused."""
+    """One topic's part of `Forecast.counts`."""
 
     topic: str
     counts: tuple[int, ...]
-    paused: tuple[int, ...]
-    later: int
 
 
 class Forecast(msgspec.Struct, frozen=True):
     """The scheduled jobs that fall due from edges_ms[i] on and before edges_ms[i + 1]. `paused`: those of topics that
-    are still paused at edges_ms[i]; `counts`: all others. `later`: all from the last edge on. `topics`: the largest
-    ones. `complete` False: there are more topics than one sum may have."""
+    are still paused at edges_ms[i]; `retries`: of all other topics those that wait for another attempt; `counts`: all
+    others. `later`: all from the last edge on. `topics`: the largest ones. `complete` False: only the first
+    `topics_counted` topics are included, because the sum goes on, or because there are more than one sum may have."""
 
     at_ms: int
     edges_ms: tuple[int, ...]
     counts: tuple[int, ...]
+    retries: tuple[int, ...]
     paused: tuple[int, ...]
     later: int
     topics: tuple[TopicForecast, ...]
@@ -55,24 +57,32 @@ class Forecast(msgspec.Struct, frozen=True):
     complete: bool
 
 
-class _Sum(msgspec.Struct, frozen=True):
-    namespace: str
-    forecast: Forecast
-    until_s: float
-    ended_s: float
+class _Sum:
+    """A sum over the topics of a namespace: first growing, then kept until `until_s`."""
+
+    def __init__(self, namespace: str, edges_ms: tuple[int, ...], begun_s: float) -> None:
+        self.namespace = namespace
+        self.edges_ms = edges_ms
+        self.begun_s = begun_s
+        self.until_s: float | None = None  # None: it is still growing
+        self.forecast: Forecast | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.shown = asyncio.Event()  # callers do not wait any longer
 
     def serves(self, namespace: str, edges_ms: tuple[int, ...], now_s: float) -> bool:
         """Whether it answers a call. A page that shows "from now on" moves all its edges with the time: as long as the
         sum is kept, it serves these, too."""
-        mine_ms = self.forecast.edges_ms
-        if self.namespace != namespace or now_s >= self.until_s or len(mine_ms) != len(edges_ms):
+        if self.namespace != namespace or len(self.edges_ms) != len(edges_ms):
             return False
-        shifts_ms = {theirs - mine for theirs, mine in zip(edges_ms, mine_ms, strict=True)}
-        return len(shifts_ms) == 1 and 0 <= shifts_ms.pop() <= (now_s - self.ended_s + 1 + KEEP_S) * 1000
+        shifts_ms = {theirs - mine for theirs, mine in zip(edges_ms, self.edges_ms, strict=True)}
+        return len(shifts_ms) == 1 and 0 <= shifts_ms.pop() <= (now_s - self.begun_s + 1 + KEEP_S) * 1000
+
+    def is_kept(self, now_s: float) -> bool:
+        return self.until_s is None or now_s < self.until_s
 
 
 class Forecasts:
-    """Counts scheduled jobs by due time."""
+    """Counts scheduled jobs by due time. `stop` ends the sums that are under way."""
 
     def __init__(self, store: Store, topics: Topics, checks: Checks, time_s: Callable[[], float]) -> None:
         self._store = store
@@ -82,6 +92,13 @@ class Forecasts:
         self._sums: list[_Sum] = []
         self._summing = asyncio.Lock()
 
+    async def stop(self) -> None:
+        tasks = [one.task for one in self._sums if one.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._sums = []
+
     async def topic(self, namespace: str, name: str, edges_ms: Sequence[int]) -> Forecast:
         """Of one topic, exact. Raises NotFound."""
         edges = _checked(edges_ms)
@@ -90,52 +107,80 @@ class Forecasts:
         if entry is None:
             raise NotFound(f'there is no topic "{name}"')
         topic = self._topics.apply((namespace, name), entry)
-        stats = await self._stats(topic.partitions, edges)
-        return _summed(edges, [_of_topic(topic, stats, edges)], max(one.now_ms for one in stats), complete=True)
+        bands = await self._store.forecast(_parts(topic, edges), edges)
+        return _forecast(edges, bands, [TopicForecast(name, bands.counts)], 1, complete=True)
 
     async def namespace(self, namespace: str, edges_ms: Sequence[int]) -> Forecast:
         """Of all topics, at most MAX_TOPICS. The answer may be a little older than the call: its `at_ms` and `edges_ms`
         say what was counted."""
         edges = _checked(edges_ms)
-        return self._kept(namespace, edges) or await self._next(namespace, edges)
+        found = self._found(namespace, edges)
+        if found is None:
+            found = _Sum(namespace, edges, self._time_s())
+            self._sums.append(found)
+            found.task = asyncio.get_running_loop().create_task(self._run(found))
+            found.task.add_done_callback(_heard)
+        await found.shown.wait()
+        if found.forecast is None:
+            await asyncio.gather(found.task or asyncio.sleep(0), return_exceptions=True)
+            raise (found.task and not found.task.cancelled() and found.task.exception()) or Draining()
+        return found.forecast
 
-    def _kept(self, namespace: str, edges: tuple[int, ...]) -> Forecast | None:
+    def _found(self, namespace: str, edges: tuple[int, ...]) -> _Sum | None:
         now_s = self._time_s()
-        self._sums = [one for one in self._sums if now_s < one.until_s][-MAX_SUMS:]
-        return next((one.forecast for one in self._sums if one.serves(namespace, edges, now_s)), None)
+        growing = [one for one in self._sums if one.until_s is None]
+        self._sums = growing + [one for one in self._sums if one.until_s is not None and one.is_kept(now_s)][-MAX_SUMS:]
+        return next((one for one in self._sums if one.serves(namespace, edges, now_s)), None)
 
-    async def _next(self, namespace: str, edges: tuple[int, ...]) -> Forecast:
-        async with self._summing:
-            kept = self._kept(namespace, edges)  # of a caller that was before this one
-            if kept is not None:
-                return kept
-            started_s = self._time_s()
-            forecast = await self._sum(namespace, edges)
-            ended_s = self._time_s()
-            until_s = ended_s + max(KEEP_S, KEEP_TIMES * (ended_s - started_s))
-            self._sums.append(_Sum(namespace, forecast, until_s, ended_s))
-            return forecast
+    async def _run(self, one: _Sum) -> None:
+        try:
+            async with self._summing:  # one sum at a time
+                started_s = self._time_s()
+                await self._sum(one)
+                ended_s = self._time_s()
+        except BaseException:
+            if one in self._sums:
+                self._sums.remove(one)
+            raise
+        finally:
+            one.shown.set()
+        one.until_s = ended_s + max(KEEP_S, KEEP_TIMES * (ended_s - started_s))
 
-    async def _sum(self, namespace: str, edges: tuple[int, ...]) -> Forecast:
-        parts: list[TopicForecast] = []
-        calls, at_ms, after = 0, 0, ""
+    async def _sum(self, one: _Sum) -> None:
+        """Sum page by page, and show what there is after PATIENCE_S."""
+        edges, total = one.edges_ms, None
+        largest: list[tuple[int, Topic]] = []
+        partitions, counted, after = 0, 0, ""
         while True:
-            entries = await self._store.directory.topics(namespace, after, DIRECTORY_PAGE)
-            topics = [self._topics.apply((namespace, entry.topic), entry) for entry in entries]
-            for start in range(0, len(topics), TOPICS_AT_ONCE):
-                some = topics[start : start + TOPICS_AT_ONCE]
-                calls += sum(len(topic.partitions) for topic in some)
-                if len(parts) + len(some) > MAX_TOPICS or calls > MAX_CALLS:
-                    return _summed(edges, parts, at_ms or self._store.now_ms(), complete=False)
-                stats = await asyncio.gather(*(self._stats(topic.partitions, edges) for topic in some))
-                at_ms = at_ms or stats[0][0].now_ms
-                parts += [_of_topic(topic, of_it, edges) for topic, of_it in zip(some, stats, strict=True)]
-            if len(entries) < DIRECTORY_PAGE:
-                return _summed(edges, parts, at_ms or self._store.now_ms(), complete=True)
+            entries = await self._store.directory.topics(one.namespace, after, DIRECTORY_PAGE)
+            topics = [self._topics.apply((one.namespace, entry.topic), entry) for entry in entries]
+            del topics[MAX_TOPICS - counted :]
+            parts = [_parts(topic, edges) for topic in topics]
+            partitions += sum(map(len, parts))
+            full = len(topics) < len(entries) or partitions > MAX_PARTITIONS
+            if topics and partitions <= MAX_PARTITIONS:
+                bands = await self._store.forecast([part for of_topic in parts for part in of_topic], edges)
+                total = bands if total is None else _added(total, bands)
+                largest = _largest(largest, topics, parts, bands.by_partition)
+                counted += len(topics)
+            ended = full or len(entries) < DIRECTORY_PAGE
+            if ended or one.shown.is_set() or self._time_s() - one.begun_s > PATIENCE_S:
+                total = total or _nothing(edges, self._store.now_ms())
+                shown = [await self._of_topic(topic, edges) for _, topic in largest] if ended else []
+                one.forecast = _forecast(edges, total, shown, counted, complete=ended and not full)
+                one.shown.set()
+            if ended:
+                return
             after = entries[-1].topic
 
-    async def _stats(self, partitions: Sequence[Partition], edges: tuple[int, ...]) -> list[Stats]:
-        return await asyncio.gather(*(self._store.stats(partition, edges) for partition in partitions))
+    async def _of_topic(self, topic: Topic, edges: tuple[int, ...]) -> TopicForecast:
+        return TopicForecast(topic.name, (await self._store.forecast(_parts(topic, edges), edges)).counts)
+
+
+def _heard(task: asyncio.Task[None]) -> None:
+    """A sum that fails tells its callers, if there are any left."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _checked(edges_ms: Sequence[int]) -> tuple[int, ...]:
@@ -148,26 +193,54 @@ def _checked(edges_ms: Sequence[int]) -> tuple[int, ...]:
     return tuple(edges_ms)
 
 
-def _of_topic(topic: Topic, stats: Sequence[Stats], edges: tuple[int, ...]) -> TopicForecast:
-    *bands, later = map(sum, zip(*(one.bands for one in stats), strict=True))
-    paused_until_ms = topic.config.paused_until_ms
-    counts = tuple(0 if edge < paused_until_ms else count for edge, count in zip(edges, bands, strict=False))
-    paused = tuple(count if edge < paused_until_ms else 0 for edge, count in zip(edges, bands, strict=False))
-    return TopicForecast(topic.name, counts, paused, later)
+def _parts(topic: Topic, edges: tuple[int, ...]) -> list[ForecastPart]:
+    paused = sum(1 for edge_ms in edges[:-1] if edge_ms < topic.config.paused_until_ms)
+    return [ForecastPart(partition, paused) for partition in topic.partitions]
 
 
-def _summed(edges: tuple[int, ...], parts: Sequence[TopicForecast], at_ms: int, complete: bool) -> Forecast:
-    def added(rows: list[tuple[int, ...]]) -> tuple[int, ...]:
-        return tuple(map(sum, zip(*rows, strict=True))) if rows else (0,) * (len(edges) - 1)
+def _largest(
+    known: list[tuple[int, Topic]],
+    topics: Sequence[Topic],
+    parts: Sequence[Sequence[ForecastPart]],
+    counts: Sequence[int],
+) -> list[tuple[int, Topic]]:
+    """The topics with the most jobs, of those that are known and those of one page."""
+    found, at = list(known), 0
+    for topic, of_topic in zip(topics, parts, strict=True):
+        count = sum(counts[at : at + len(of_topic)])
+        at += len(of_topic)
+        if count:
+            found.append((count, topic))
+    return heapq.nsmallest(SHOWN_TOPICS, found, key=lambda one: (-one[0], one[1].name))
 
-    largest = sorted((part for part in parts if any(part.counts)), key=lambda part: (-sum(part.counts), part.topic))
+
+def _added(one: Bands, other: Bands) -> Bands:
+    return Bands(
+        now_ms=one.now_ms,
+        counts=tuple(map(sum, zip(one.counts, other.counts, strict=True))),
+        retries=tuple(map(sum, zip(one.retries, other.retries, strict=True))),
+        paused=tuple(map(sum, zip(one.paused, other.paused, strict=True))),
+        later=one.later + other.later,
+        by_partition=(),
+    )
+
+
+def _nothing(edges: tuple[int, ...], now_ms: int) -> Bands:
+    zeros = (0,) * (len(edges) - 1)
+    return Bands(now_ms, zeros, zeros, zeros, 0, ())
+
+
+def _forecast(
+    edges: tuple[int, ...], bands: Bands, topics: Sequence[TopicForecast], counted: int, complete: bool
+) -> Forecast:
     return Forecast(
-        at_ms=at_ms,
+        at_ms=bands.now_ms,
         edges_ms=edges,
-        counts=added([part.counts for part in parts]),
-        paused=added([part.paused for part in parts]),
-        later=sum(part.later for part in parts),
-        topics=tuple(largest[:SHOWN_TOPICS]),
-        topics_counted=len(parts),
+        counts=bands.counts,
+        retries=bands.retries,
+        paused=bands.paused,
+        later=bands.later,
+        topics=tuple(one for one in topics if any(one.counts)),
+        topics_counted=counted,
         complete=complete,
     )

@@ -31,6 +31,7 @@ from typing import Protocol
 import msgspec
 
 from .audit_log import AuditLog
+from .bands import Bands, ForecastPart
 from .chart_store import ChartStore
 from .directory import Directory, TopicChange
 from .event_stream import EventStream
@@ -409,6 +410,7 @@ class Store(Protocol):
         many. With `namespace_ids`: of all topics."""
         ...
 
+    async def forecast(self, parts: Sequence[ForecastPart], edges_ms: Sequence[int]) -> Bands: ...
     async def stats(self, partition: Partition, edges_ms: Sequence[int] = (), from_now: bool = False) -> Stats:
         """`bands[i]`: the scheduled jobs due from edges_ms[i] on and before the next edge; the last has no end.
         With `from_now` the edges count from the first moment after now, otherwise they are times. At most 65."""

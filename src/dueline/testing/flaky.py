@@ -18,6 +18,7 @@ from typing import TypeVar
 import msgspec
 
 from ..engine.audit_log import AuditLog
+from ..engine.bands import Bands, ForecastPart
 from ..engine.chart_store import ChartStore
 from ..engine.directory import Directory
 from ..engine.errors import StoreDown, UnknownOutcome
@@ -214,6 +215,9 @@ class FlakyStore:
 
     async def stats(self, partition: Partition, edges_ms: Sequence[int] = (), from_now: bool = False) -> Stats:
         return await self.inner.stats(partition, edges_ms, from_now)
+
+    async def forecast(self, parts: Sequence[ForecastPart], edges_ms: Sequence[int]) -> Bands:
+        return await self.inner.forecast(parts, edges_ms)
 
     async def control(self, partition: Partition, control: Control) -> None:
         await self.inner.control(partition, control)

@@ -3,33 +3,56 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 import pytest
 from engine_kit import NS, EngineKit, RecordingStore, running
 
 from dueline.engine import forecasts
+from dueline.engine.bands import Bands, ForecastPart
 from dueline.engine.commands import TopicPatch
-from dueline.engine.errors import InvalidField, NotFound
-from dueline.engine.job import Partition
+from dueline.engine.errors import Draining, InvalidField, NotFound, StoreDown
 from dueline.engine.limits import LAST_MS
 from dueline.engine.policy import TopicPolicy
-from dueline.engine.store import Stats
+from dueline.engine.store import Release
+from tests.kit.waiting import until
 
 
 class CountingStore(RecordingStore):
-    """Counts the calls of `stats`, and those that run at the same time. Each takes `cost_ms`."""
+    """Counts the partitions in calls of `forecast`, and the calls that run at the same time."""
 
     counted = running_now = most = 0
-    cost_ms = 0
 
-    async def stats(self, partition: Partition, edges_ms: Sequence[int] = (), from_now: bool = False) -> Stats:
-        self.counted += 1
+    async def forecast(self, parts: Sequence[ForecastPart], edges_ms: Sequence[int]) -> Bands:
+        self.counted += len(parts)
         self.running_now += 1
         self.most = max(self.most, self.running_now)
         await asyncio.sleep(0)
         self.running_now -= 1
-        return await super().stats(partition, edges_ms, from_now)
+        return await super().forecast(parts, edges_ms)
+
+
+class SlowStore(CountingStore):
+    """Every call of `forecast` waits for `gate` and takes `cost_ms` on the engine's clock. `once`: only the first one
+    does, and the next one waits until the gate is opened."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.advance: Callable[[int], Awaitable[None]] | None = None
+        self.cost_ms = 0
+        self.once = False
+
+    async def forecast(self, parts: Sequence[ForecastPart], edges_ms: Sequence[int]) -> Bands:
+        await self.gate.wait()
+        if self.advance is not None and self.cost_ms:
+            await self.advance(self.cost_ms)
+        if self.once:
+            self.cost_ms, self.once = 0, False
+            self.gate.clear()
+        return await super().forecast(parts, edges_ms)
 
 
 def shifted(kit: EngineKit, *edges_ms: int) -> list[int]:
@@ -80,8 +103,8 @@ async def test_one_caller_sums_for_all_with_few_calls_at_once() -> None:
         edges_ms = shifted(kit, 0, 10)
         found = await asyncio.gather(*(kit.engine.forecasts.namespace(NS, edges_ms) for _ in range(20)))
         assert {one.counts for one in found} == {(250,)}
-        assert store.counted == 250
-        assert store.most <= forecasts.TOPICS_AT_ONCE
+        assert store.counted == 250 + forecasts.SHOWN_TOPICS
+        assert store.most == 1
 
 
 async def test_a_sum_is_kept_and_serves_edges_that_move_with_the_time() -> None:
@@ -90,34 +113,98 @@ async def test_a_sum_is_kept_and_serves_edges_that_move_with_the_time() -> None:
         assert isinstance(store, CountingStore)
         await kit.send("mail", "a", delay_ms=60_000)
         first = await kit.engine.forecasts.namespace(NS, shifted(kit, 0, 60_000))
-        assert (first.counts, first.later, store.counted) == ((0,), 1, 1)
+        assert (first.counts, first.later, store.counted) == ((0,), 1, 1)  # no topic falls due, so none is shown
         await kit.advance(1_000)
         assert await kit.engine.forecasts.namespace(NS, shifted(kit, 0, 60_000)) is first
         assert await kit.engine.forecasts.namespace(NS, first.edges_ms) is first
         assert store.counted == 1
         wider = await kit.engine.forecasts.namespace(NS, shifted(kit, 0, 60_001))  # another question
-        assert (wider.counts, wider.later, store.counted) == ((1,), 0, 2)
+        assert (wider.counts, wider.later, store.counted) == ((1,), 0, 3)
         await kit.advance(1_000)
         again = await kit.engine.forecasts.namespace(NS, shifted(kit, 0, 60_000))
-        assert (again.counts, store.counted) == ((1,), 3)
+        assert (again.counts, store.counted) == ((1,), 5)
         assert (await kit.engine.forecasts.namespace("else", shifted(kit, 0, 60_000))).counts == (0,)
 
 
 async def test_a_sum_is_kept_for_ten_times_its_cost() -> None:
-    class Slow(CountingStore):
-        async def stats(self, partition: Partition, edges_ms: Sequence[int] = (), from_now: bool = False) -> Stats:
-            await kit.advance(3_000)
-            return await super().stats(partition, edges_ms, from_now)
-
-    async with running(store=Slow) as kit:
-        assert isinstance(kit.store, CountingStore)
-        await kit.send("mail", "a", delay_ms=600_000)
+    async with running(store=SlowStore) as kit:
+        store = kit.store
+        assert isinstance(store, SlowStore)
+        store.advance, store.cost_ms = kit.advance, 3_000
+        await kit.send("mail", "a", delay_ms=6_000_000)
         edges_ms = shifted(kit, 0, 900_000)
         first = await kit.engine.forecasts.namespace(NS, edges_ms)
         await kit.advance(29_000)
         assert await kit.engine.forecasts.namespace(NS, edges_ms) is first
         await kit.advance(1_001)
         assert await kit.engine.forecasts.namespace(NS, edges_ms) is not first
+
+
+async def test_a_long_sum_answers_with_what_is_counted_and_goes_on() -> None:
+    async with running(store=SlowStore) as kit:
+        store = kit.store
+        assert isinstance(store, SlowStore)
+        store.advance, store.cost_ms, store.once = kit.advance, 1_000, True
+        for number in range(250):
+            await kit.send(f"t{number:03}", "a", delay_ms=600_000)
+        edges_ms = shifted(kit, 0, 900_000)
+        first = await kit.engine.forecasts.namespace(NS, edges_ms)
+        assert (first.counts, first.topics_counted, first.complete, first.topics) == ((100,), 100, False, ())
+        assert await kit.engine.forecasts.namespace(NS, edges_ms) is first
+        store.gate.set()
+        last = await until(lambda: kit.engine.forecasts.namespace(NS, edges_ms), lambda found: found.complete)
+        assert (last.counts, last.topics_counted, len(last.topics)) == ((250,), 250, forecasts.SHOWN_TOPICS)
+        assert store.counted == 250 + forecasts.SHOWN_TOPICS  # one sum for all these calls
+
+
+async def test_a_sum_that_fails_tells_all_its_callers_and_is_not_kept() -> None:
+    class Failing(CountingStore):
+        broken = True
+
+        async def forecast(self, parts: Sequence[ForecastPart], edges_ms: Sequence[int]) -> Bands:
+            await asyncio.sleep(0)
+            if self.broken:
+                raise StoreDown("away")
+            return await super().forecast(parts, edges_ms)
+
+    async with running(store=Failing) as kit:
+        store = kit.store
+        assert isinstance(store, Failing)
+        await kit.send("mail", "a", delay_ms=5)
+        edges_ms = shifted(kit, 0, 10)
+        calls = [kit.engine.forecasts.namespace(NS, edges_ms) for _ in range(3)]
+        found = await asyncio.gather(*calls, return_exceptions=True)
+        assert [type(one) for one in found] == [StoreDown] * 3
+        store.broken = False
+        assert (await kit.engine.forecasts.namespace(NS, edges_ms)).counts == (1,)
+
+
+async def test_a_stopped_engine_ends_its_sums() -> None:
+    async with running(store=SlowStore) as kit:
+        store = kit.store
+        assert isinstance(store, SlowStore)
+        await kit.send("mail", "a", delay_ms=5)
+        store.gate.clear()
+        asked = asyncio.ensure_future(kit.engine.forecasts.namespace(NS, shifted(kit, 0, 10)))
+        await asyncio.sleep(0)
+        await kit.engine.stop()
+        with pytest.raises(Draining):
+            await asked
+
+
+async def test_jobs_that_wait_for_another_attempt_are_counted_apart(kit: EngineKit) -> None:
+    await kit.send("mail", "first", delay_ms=5_000)
+    for id in ("again", "snoozed"):
+        await kit.send("mail", id)
+    for job in await kit.pull("mail", max=2):
+        await kit.engine.release(NS, "mail", [Release(job.id, job.lease, delay_ms=5_000, count=job.id == "again")])
+    edges_ms = shifted(kit, 0, 10_000)
+    for found in (
+        await kit.engine.forecasts.topic(NS, "mail", edges_ms),
+        await kit.engine.forecasts.namespace(NS, edges_ms),
+    ):
+        assert (found.counts, found.retries, found.paused) == ((2,), (1,), (0,))
+        assert [one.counts for one in found.topics] == [(2,)]
 
 
 async def test_more_topics_than_one_sum_may_have_make_it_incomplete(

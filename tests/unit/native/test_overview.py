@@ -14,7 +14,7 @@ def test_a_forecast_of_a_topic_and_of_all(api: Api) -> None:
         "at_ms": START_MS,
         "edges_ms": [START_MS, START_MS + 20, START_MS + 40],
         "counts": [1, 1],
-        "retries": None,
+        "retries": [0, 0],
         "paused": [0, 0],
         "later": 1,
         "topics": [{"topic": "t", "counts": [1, 1]}],

@@ -56,7 +56,7 @@ def _forecast(found: Forecast) -> a.Forecast:
         at_ms=found.at_ms,
         edges_ms=found.edges_ms,
         counts=found.counts,
-        retries=None,
+        retries=found.retries,
         paused=found.paused,
         later=found.later,
         topics=tuple(a.TopicForecast(one.topic, one.counts) for one in found.topics),

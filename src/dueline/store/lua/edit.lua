@@ -17,6 +17,7 @@ local FIELDS = { 'pn', 'ep' }
 -- include judge
 -- include items
 -- include ends
+-- include retries
 -- include codes
 -- include refs
 if again then
@@ -111,6 +112,9 @@ for i, job in ipairs(jobs) do
     if not job.fresh then
       job.time, job.due, job.exp, job.changed, job.token = time, due, expires, start, NO_TOKEN
       collect('hr', job.id, run_text(job, 'W'))
+      if job.deliveries > job.uncounted then
+        collect('zd', int(RETRIES + time), 'w' .. job.id)
+      end
     end
     if expires > 0 then
       collect('za', int(expires), 'x' .. job.id)

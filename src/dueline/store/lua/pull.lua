@@ -43,7 +43,7 @@ repeat
     n = n + 1
     ids[n], entries[i + 1] = sub(entries[i], 6), time
   end
-  local heads, names, records, more, soonest, agenda = '', '', {}, 0, nil, nil
+  local heads, names, records, more, soonest, agenda, retried = '', '', {}, 0, nil, nil, nil
   if n > 0 then
     records = call('HMGET', j, unpack(ids, 1, n))
     local runs, started = call('HMGET', r, unpack(ids, 1, n)), { unpack(entries, 1, 2 * n) }
@@ -109,6 +109,10 @@ repeat
           next_at = deadline
         end
       end
+      if deliveries > uncounted then
+        retried = retried or {}
+        retried[#retried + 1] = 'w' .. id -- lib/retries
+      end
       deliveries = deliveries + 1
       started[2 * i - 1] = id
       started[2 * i] = pack('>BBI4I4BI6I6I6I6c0I4c0', 76, reason, deliveries, uncounted, given, deadline, due, exp, start, base, taken, rest)
@@ -125,6 +129,9 @@ repeat
       break
     end
     call('ZREMRANGEBYRANK', s, 0, n - 1)
+    if retried then
+      call('ZREM', d, unpack(retried))
+    end
     call('HSET', r, unpack(started, 1, 2 * n))
     call('ZADD', l, unpack(entries, 1, 2 * n))
     if agenda then
@@ -319,6 +326,9 @@ while not paused and jobs < room and inspected < bound and not more and not empt
         over = over + 1
       else
         collect('rs', froms[i])
+        if job.deliveries > job.uncounted then
+          collect('rd', 'w' .. job.id) -- lib/retries
+        end
       end
       job.deliveries, job.time, job.changed = job.deliveries + 1, math.min(start + lease, LAST), start
       job.token = base .. struct.pack('>I4', jobs)
@@ -342,6 +352,7 @@ while not paused and jobs < room and inspected < bound and not more and not empt
       -- The entry has no readable record: remove it from the schedule and keep it for fsck.
       collect('rs', froms[i])
       collect('rl', froms[i])
+      collect('rd', 'w' .. job.id)
       collect('zd', int(now), 'b' .. job.id)
       count('nB', 1)
     end

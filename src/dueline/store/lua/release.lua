@@ -18,6 +18,7 @@ local FIELDS = {}
 -- include judge
 -- include items
 -- include ends
+-- include retries
 -- include merge
 -- include codes
 -- include refs
@@ -87,6 +88,9 @@ for i, job in ipairs(jobs) do
       end
       collect('rl', member(job.seq, job.id))
       collect('zs', int(due), member(job.seq, job.id))
+      if attempts > 0 then
+        collect('zd', int(RETRIES + due), 'w' .. job.id)
+      end
       freed = freed or job.time > now
       job.time, job.due, job.changed = due, due, start
       collect('hr', job.id, run_text(job, 'W'))

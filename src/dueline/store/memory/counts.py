@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
+from ...engine.bands import Bands
 from ...engine.job import Reason, State
 from ...engine.limits import LAST_MS
 from ...engine.store import Stats
@@ -37,4 +38,27 @@ def count(state: PartitionState, edges_ms: Sequence[int], from_now: bool, now_ms
         bands=tuple(
             sum(1 for time_ms in scheduled_ms if low_ms <= time_ms < high_ms) for low_ms, high_ms in pairwise(bounds_ms)
         ),
+    )
+
+
+def banded(parts: Sequence[tuple[PartitionState, int]], edges_ms: Sequence[int], now_ms: int) -> Bands:
+    """The scheduled jobs of all parts by due time. With each part: how many bands begin while its topic is paused."""
+    kinds = {kind: [0] * len(edges_ms) for kind in ("counts", "retries", "paused")}  # the last: all after the last edge
+    by_partition: list[int] = []
+    for state, paused_bands in parts:
+        counted = 0
+        for record, status in state.jobs(now_ms):
+            if status.state is State.SCHEDULED and record.time_ms >= edges_ms[0]:
+                band = sum(1 for edge_ms in edges_ms[1:] if edge_ms <= record.time_ms)
+                kind = "paused" if band < paused_bands else "retries" if record.attempts > 0 else "counts"
+                kinds[kind][band] += 1
+                counted += kind == "counts" and band < len(edges_ms) - 1
+        by_partition.append(counted)
+    return Bands(
+        now_ms=now_ms,
+        counts=tuple(kinds["counts"][:-1]),
+        retries=tuple(kinds["retries"][:-1]),
+        paused=tuple(kinds["paused"][:-1]),
+        later=sum(of_kind[-1] for of_kind in kinds.values()),
+        by_partition=tuple(by_partition),
     )

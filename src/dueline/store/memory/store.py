@@ -16,6 +16,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from ...engine.bands import Bands, ForecastPart
 from ...engine.directory import TopicChange
 from ...engine.fence import Fence
 from ...engine.job import BodyKind, Job, LeasedJob, Partition, Reason, State
@@ -49,7 +50,7 @@ from . import fencing, groups, holders
 from .audit_log import MemoryAuditLog
 from .change import NOT_FOUND, Change
 from .charts import MemoryCharts
-from .counts import count
+from .counts import banded, count
 from .directory import MemoryDirectory
 from .edits import edited
 from .event_stream import MemoryEventStream
@@ -365,6 +366,9 @@ class MemoryStore:
 
     async def stats(self, partition: Partition, edges_ms: Sequence[int] = (), from_now: bool = False) -> Stats:
         return count(self._state(partition), edges_ms, from_now, self._clock())
+
+    async def forecast(self, parts: Sequence[ForecastPart], edges_ms: Sequence[int]) -> Bands:
+        return banded([(self._state(part.partition), part.paused_bands) for part in parts], edges_ms, self._clock())
 
     async def clean(self, partition: Partition, limit: int = 200) -> CleanOutcome:
         """Make jobs dead whose ttl or attempts are over, and remove records whose retention is over."""

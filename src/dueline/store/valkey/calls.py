@@ -13,7 +13,7 @@ import asyncio
 import os
 import struct
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from redis.exceptions import NoScriptError, OutOfMemoryError, ResponseError
@@ -35,6 +35,7 @@ from .keys import (
     epoch_keys,
     event_keys,
     interest_channel,
+    key_of,
     meta_key,
     news_channel,
     other_version,
@@ -43,7 +44,7 @@ from .keys import (
     tokens_channel,
     worker_keys,
 )
-from .link import Link, LinkLost, NotNow, WrongKind
+from .link import Link, LinkLost, NotNow, WrongKind, slot_of
 from .scripts import OPERATIONS, Patch, load_scripts
 
 REFUSED_PATIENCE_S = 0.8  # after a crash the embedded store accepts connections again within 0.2 s
@@ -362,18 +363,30 @@ class Calls:
     async def look(
         self, name: str, partition: Partition, numbers: bytes, blob: bytes = b""
     ) -> tuple[int, list[int], bytes]:
-        """One reading script call: (now_ms, numbers, blob)."""
-        script, keys = self._scripts[name], partition_keys(self._prefix, partition)
+        """One reading script call on a partition: (now_ms, numbers, blob)."""
+        topic = ("", "", "", partition.topic) if partition.namespace_ids else ()
+        return await self._look(name, partition_keys(self._prefix, partition).keys, numbers, blob, topic)
+
+    def slot(self, partition: Partition) -> int:
+        """Partitions of one slot can share a call. Only a Cluster has several."""
+        return slot_of(key_of(self._prefix, partition, "m")) if self.link.permanent_keys else 0
+
+    async def look_over(
+        self, name: str, partitions: Sequence[Partition], letters: str, numbers: bytes
+    ) -> tuple[int, list[int], bytes]:
+        """One reading script call on some keys of many partitions, which must be in one slot on a Cluster."""
+        keys = tuple(key_of(self._prefix, partition, letter) for partition in partitions for letter in letters)
+        return await self._look(name, keys, numbers, b"", ())
+
+    async def _look(
+        self, name: str, keys: tuple[str, ...], numbers: bytes, blob: bytes, more: tuple[str, ...]
+    ) -> tuple[int, list[int], bytes]:
+        script = self._scripts[name]
 
         async def attempt(with_source: bool) -> Any:
             head = ("EVAL", script.source) if with_source else ("EVALSHA", script.sha)
             now = "" if self._test_clock is None else str(self._test_clock())
-            args = (
-                (now, "", "", "", numbers, blob, "", "", "", partition.topic)
-                if partition.namespace_ids
-                else (now, "", "", "", numbers, blob)
-            )
-            return await self.link.call(keys.keys[0], *head, 9, *keys.keys, *args)
+            return await self.link.call(keys[0], *head, len(keys), *keys, now, "", "", "", numbers, blob, *more)
 
         _, now_ms, _, _, packed, answer = read_reply(await self._healed(attempt, name))
         return now_ms, codec.unpack_numbers(packed), answer

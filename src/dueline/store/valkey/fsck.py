@@ -3,7 +3,7 @@
 For every partition these must hold:
 - Each live id is either in the schedule or in the leases, with its record's send number and its run's time.
 - No index entry exists without a record, and no record without an index entry.
-- Agenda, dead list, tags and counters match the records.
+- Agenda, dead list, index of retries, tags and counters match the records.
 - Every body matches its checksum.
 - A partition that holds jobs is one of its topic's.
 - Every merge group has its items, and no items exist without their group (fsck_groups).
@@ -47,6 +47,7 @@ from .tls import StoreTls
 
 Progress = Callable[[int, int | None], None]
 CONFIG_VERSION_BYTES = 6  # in front of a config in the directory (lua/directory.lua)
+RETRIES = 2**50  # lua/lib/retries.lua
 _COUNTERS = (b"nD", b"nC", b"nB", b"x1", b"x2", b"x3", b"x4")
 
 
@@ -211,7 +212,7 @@ def _run(raw: bytes) -> _Run:
 def check(partition: Partition, c: _Contents) -> list[Finding]:
     """All findings for one partition. Pure."""
     findings: list[Finding] = []
-    owed: dict[str, set[bytes]] = {letter: set() for letter in "sladk"}  # entries that the indexes must have
+    owed: dict[str, set[bytes]] = {letter: set() for letter in "sladkw"}  # entries that the indexes must have
     counted: dict[bytes, int] = dict.fromkeys(_COUNTERS, 0)
 
     def wrong(id: bytes | None, what: str) -> None:
@@ -267,6 +268,11 @@ def _owe(
             wrong(id, f"its run has the time {run.time}, its index {score:.0f}")
         if (run is not None and run.exp) or (run is None and raw[0] & 4):
             owed["a"].add(b"x" + id)
+        if run is not None and not leased and run.deliveries > run.uncounted:
+            owed["w"].add(b"w" + id)
+            waits = c.d.get(b"w" + id)
+            if waits is not None and waits != RETRIES + run.time:
+                wrong(id, f"its run has the time {run.time}, the index of retries {waits - RETRIES:.0f}")
         if leased and run is not None and _last(raw, run, c):
             owed["a"].add(b"e" + id)
     elif run is not None:
@@ -316,10 +322,12 @@ def _compare(
         "a": "the agenda",
         "d": "the dead list",
         "k": "the tags and groups",
+        "w": "the index of retries",
     }
     has: dict[str, set[bytes]] = {"s": set(c.s), "l": set(c.l), "a": set(c.a), "k": set(c.k)}
     has["d"] = {entry for entry in c.d if entry[:1] == b"x"}
-    counted[b"nB"] = len(c.d) - len(has["d"])
+    has["w"] = {entry for entry in c.d if entry[:1] == b"w"}
+    counted[b"nB"] = len(c.d) - len(has["d"]) - len(has["w"])
     for letter, name in names.items():
         for entry in owed[letter] - has[letter]:
             wrong(_id_in(letter, entry), f"is missing in {name}")

@@ -13,7 +13,7 @@ All keys of a partition share one hash tag, so that a script touches only one sl
     s  zset   send number + id -> time; live and not leased
     l  zset   send number + id -> lease deadline; expired leases stay until pulled or cleaned up
     a  zset   agenda: x+id end of ttl, e+id deadline of a last attempt, t+id end of retention, o+schedule end of a fence
-    d  zset   x+id dead by time of death, b+id broken
+    d  zset   x+id dead by time of death, b+id broken; behind them w+id waits for another attempt (lua/lib/retries.lua)
     g  hash   merge groups: open ones by key, items, ids of items (lua/lib/items.lua)
     k  zset   tag NUL id; for live groups \\1, size of the key, key, number of the opening, id
 
@@ -62,6 +62,11 @@ def partition_keys(prefix: str, partition: Partition) -> PartitionKeys:
         return PartitionKeys(keys, f"{tag}w:{topic}")
     tag = f"{prefix}:{{{namespace}/{topic}/{partition.number}}}:"
     return PartitionKeys(tuple(tag + letter for letter in LETTERS), tag + "w")
+
+
+def key_of(prefix: str, partition: Partition, letter: str) -> str:
+    """One key of a partition."""
+    return partition_keys(prefix, partition).keys[LETTERS.index(letter)]
 
 
 def partition_of(prefix: str, key: str) -> Partition | None:

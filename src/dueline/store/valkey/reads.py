@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
+from ...engine.bands import Bands, ForecastPart
 from ...engine.job import Job, Partition
 from ...engine.open_groups import GroupPage, OpenGroup
 from ...engine.store import Page, Query
@@ -11,6 +13,7 @@ from . import codec, requests
 from .calls import Calls
 
 MOST_READ = 500
+MOST_COUNTED = 64  # partitions of one forecast.lua
 _GROUP_NUMBERS = 8
 
 
@@ -43,3 +46,33 @@ async def page_of_groups(calls: Calls, partition: Partition, cursor: bytes, limi
         at += id_size + key_size
         groups.append(OpenGroup(codec.unpack_id(id), key.decode(), *numbers))
     return GroupPage(groups, blob[: n[0]] or None)
+
+
+async def bands_of(calls: Calls, parts: Sequence[ForecastPart], edges_ms: Sequence[int]) -> Bands:
+    """forecast.lua, for any number of partitions: as few calls as their slots allow."""
+    by_slot: dict[int, list[int]] = {}
+    for place, part in enumerate(parts):
+        by_slot.setdefault(calls.slot(part.partition), []).append(place)
+    groups = [places[i : i + MOST_COUNTED] for places in by_slot.values() for i in range(0, len(places), MOST_COUNTED)]
+
+    async def counted(places: list[int]) -> tuple[int, list[int]]:
+        some = [parts[place] for place in places]
+        numbers = codec.pack_numbers([len(edges_ms), *edges_ms, *(part.paused_bands for part in some)])
+        now_ms, n, _ = await calls.look_over("forecast", [part.partition for part in some], "sd", numbers)
+        return now_ms, n
+
+    found = await asyncio.gather(*map(counted, groups))
+    bands = len(edges_ms) - 1
+    by_partition = [0] * len(parts)
+    for places, (_, n) in zip(groups, found, strict=True):
+        for place, count in zip(places, n[3 * bands + 1 :], strict=True):
+            by_partition[place] = count
+    sums = [sum(column) for column in zip(*(n[: 3 * bands + 1] for _, n in found), strict=True)]
+    return Bands(
+        now_ms=max(now_ms for now_ms, _ in found),
+        counts=tuple(sums[:bands]),
+        retries=tuple(sums[bands : 2 * bands]),
+        paused=tuple(sums[2 * bands : 3 * bands]),
+        later=sums[-1],
+        by_partition=tuple(by_partition),
+    )

@@ -42,6 +42,7 @@ OPERATIONS = (
     "groups",
     "events",
     "workers",
+    "forecast",
 )
 _INCLUDE = re.compile(r"^-- include (\w+)$", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)

@@ -16,6 +16,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from ...engine.bands import Bands, ForecastPart
 from ...engine.errors import Unavailable
 from ...engine.fence import Fence
 from ...engine.guards import GuardWatch
@@ -383,6 +384,9 @@ class ValkeyStore:
     async def stats(self, partition: Partition, edges_ms: Sequence[int] = (), from_now: bool = False) -> Stats:
         now_ms, n, _ = await self._calls.look("stats", partition, requests.edges(edges_ms, from_now))
         return codec.decode_stats(n, now_ms)
+
+    async def forecast(self, parts: Sequence[ForecastPart], edges_ms: Sequence[int]) -> Bands:
+        return await reads.bands_of(self._calls, parts, edges_ms)
 
     async def _control(self, partition: Partition, *numbers: float, epoch: str = "") -> tuple[bool, str]:
         n, found = await self._changed("control", partition, codec.pack_numbers(list(numbers)), epoch.encode())

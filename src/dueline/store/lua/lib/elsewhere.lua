@@ -7,6 +7,7 @@ local function leave_other(job)
     redis.call('ZREM', os, member(job.seq, job.id))
     redis.call('ZREM', ol, member(job.seq, job.id))
     redis.call('ZREM', oa, 'x' .. job.id, 'e' .. job.id, 't' .. job.id)
+    redis.call('ZREM', od, 'w' .. job.id)
     if job.phase == 'L' and job.time > now and tonumber(redis.call('HGET', om, 'mif') or 0) > 0 then
       redis.call('SPUBLISH', ARGV[12], '') -- a place below its in-flight limit became free
     end

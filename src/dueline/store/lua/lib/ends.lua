@@ -62,6 +62,9 @@ local function leave(job)
     end
   else
     collect('rs', member(job.seq, job.id))
+    if job.deliveries > job.uncounted then
+      collect('rd', 'w' .. job.id) -- lib/retries
+    end
   end
   if job.exp > 0 then
     collect('ra', 'x' .. job.id)
