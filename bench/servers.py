@@ -9,7 +9,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -123,8 +123,10 @@ class Server:
         command: Sequence[str] | None = None,
         port: int | None = None,
         arguments: Sequence[str] = (),
+        environment: Mapping[str, str] = {},
     ) -> None:
         self.data = data
+        self._environment = environment
         self.port = port or free_port()
         where = ["--store", store] if store else ["--data", str(data)]
         self._command = command or (*DUELINE, "serve", "--listen", f"127.0.0.1:{self.port}", *where, *arguments)
@@ -165,7 +167,7 @@ class Server:
                 stdout=out,
                 stderr=out,
                 start_new_session=True,
-                env={**os.environ, "DUELINE_SERVER__LAME_DUCK_MS": "0"},
+                env={**os.environ, "DUELINE_SERVER__LAME_DUCK_MS": "0", **self._environment},
             )
 
     def is_ready(self) -> bool:
@@ -225,10 +227,12 @@ def folder() -> Generator[Path]:
 
 
 @contextlib.contextmanager
-def server(data: Path | None = None, *, store: str | None = None) -> Generator[Server]:
+def server(
+    data: Path | None = None, *, store: str | None = None, environment: Mapping[str, str] = {}
+) -> Generator[Server]:
     """A running `dueline serve`."""
     with contextlib.ExitStack() as stack:
-        one = Server(data or stack.enter_context(folder()) / "data", store=store)
+        one = Server(data or stack.enter_context(folder()) / "data", store=store, environment=environment)
         stack.callback(one.stop)
         one.start()
         yield one

@@ -19,6 +19,7 @@ from .restart import restart
 from .resting import resting
 from .scale import scale
 from .schedules import schedules
+from .seeing import seeing
 from .throughput import throughput
 from .transport import transport
 from .wakeup import wakeup
@@ -42,4 +43,5 @@ ROWS: dict[str, Row] = {
     "limits": limits,
     "scale": scale,
     "dashboard": dashboard,
+    "seeing": seeing,
 }

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from typing import Any
+from urllib.error import HTTPError
 from urllib.parse import quote
 from urllib.request import Request, urlopen
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Route, expect
 
 from dueline import Client
+from dueline.client.errors import InvalidRequest
 
 from .conftest import OpenView
 from .kit import report
@@ -79,6 +82,36 @@ async def test_no_text_becomes_markup(open_view: OpenView, texts: str) -> None:
             await expect(view.page.locator(".skel")).to_have_count(0)
             assert await view.page.evaluate("window.hacked") is None, place
             await expect(view.page.locator("main :is(script, iframe, img)")).to_have_count(0)
+
+
+async def test_names_of_workers_and_schedules_cannot_hold_markup(shop: str) -> None:
+    for text in CORPUS:
+        with pytest.raises(HTTPError, match="400"):
+            report(shop, text)
+        with Client(shop) as client, pytest.raises(InvalidRequest):
+            client.put_schedule(text, "texts", {}, every="1w")
+
+
+@pytest.mark.parametrize(
+    ("page", "calls", "lists"), [("workers", "workers*", "workers"), ("schedules", "schedules*", "schedules")]
+)
+async def test_a_name_would_be_a_text_if_a_server_allowed_it(
+    open_view: OpenView, texts: str, page: str, calls: str, lists: str
+) -> None:
+    """The names that this server refuses, as another one might send them."""
+
+    async def answer(route: Route) -> None:
+        found: dict[str, Any] = await (await route.fetch()).json()
+        one = found[lists][0]
+        found[lists] = [{**one, "name": text} for text in CORPUS]
+        await route.fulfill(body=json.dumps(found), content_type="application/json")
+
+    async with open_view() as view:
+        await view.page.route(f"**/v1/{calls}", answer)
+        await view.open(page)
+        await expect(view.page.get_by_text(CORPUS[0]).first).to_be_visible()
+        assert await view.page.evaluate("window.hacked") is None
+        await expect(view.page.locator("main :is(script, iframe, img)")).to_have_count(0)
 
 
 async def test_a_text_is_shown_as_it_is(open_view: OpenView, texts: str) -> None:

@@ -1,4 +1,5 @@
 // What falls due, in all topics or in one: counts between times, from one call that reads no jobs.
+import { useState } from "preact/hooks";
 import { ApiError, call, now, type Topic, topicPath } from "../api";
 import { DueChart, type Layer, storms, sums } from "../charts";
 import { exact, middle, relative, span } from "../format";
@@ -7,7 +8,8 @@ import { Icon } from "../icons";
 import { type Live, useLive } from "../live";
 import { Empty, Loaded, Num, Page, Panel } from "../parts";
 import { go, href, useRoute } from "../route";
-import { useSession } from "../session";
+import { useCan, useSession } from "../session";
+import { SpreadDialog } from "./spread";
 
 type Range = { key: string; word: string; bars: number; stepMs: number };
 
@@ -20,6 +22,7 @@ const RANGES: Range[] = [
 ];
 const MOST_TOPICS = 8;
 const LEAST_WINDOW_MS = 10_000;
+const SUMMED_TOPICS = 5000; // of one answer
 
 export type Forecasted = {
   at_ms: number; edges_ms: number[]; counts: number[]; retries: number[] | null; paused: number[] | null; later: number;
@@ -88,17 +91,21 @@ export function Forecast({ topic, paused = false }: { topic: string | null; paus
     </>
   );
   const zoom = (from: number, to: number): void => go(href(place, { range: window.range.key, from: Math.floor(from), to: Math.ceil(to) }));
-  return <Panel title={t("Due times")} tools={tools}><div class="pad"><Loaded live={live}>{(found) => <Chart found={found} topic={topic} paused={paused} zoom={zoom} />}</Loaded></div></Panel>;
+  return <Panel title={t("Due times")} tools={tools}><div class="pad"><Loaded live={live}>{(found) => <Chart found={found} topic={topic} paused={paused} zoom={zoom} reload={live.reload} />}</Loaded></div></Panel>;
 }
 
 export const jobsBetween = (topic: string | null, from: number, to: number): string => href(topic === null ? ["jobs"] : ["topics", topic], { state: "scheduled", after: Math.floor(from), before: Math.ceil(to) });
 
-function Chart({ found, topic, paused, zoom }: { found: Forecasted; topic: string | null; paused: boolean; zoom: (from: number, to: number) => void }) {
+type ChartProps = { found: Forecasted; topic: string | null; paused: boolean; zoom: (from: number, to: number) => void; reload: () => void };
+
+function Chart({ found, topic, paused, zoom, reload }: ChartProps) {
+  const can = useCan();
+  const [spread, setSpread] = useState(false);
   const edges = found.edges_ms;
   const layers = layersOf(found, topic);
   const totals = sums(layers, edges.length - 1);
   const total = totals.reduce((sum, one) => sum + one, 0);
-  const counted = topic === null ? ` ${t("Counted {time} over {n} topics.", { time: relative(found.at_ms), n: exact(found.topics_counted ?? 0) })}${found.complete === false ? ` ${t("There are more topics.")}` : ""}` : "";
+  const counted = topic === null ? ` ${t("Counted {time} over {n} topics.", { time: relative(found.at_ms), n: exact(found.topics_counted ?? 0) })}${found.complete !== false ? "" : (found.topics_counted ?? 0) < SUMMED_TOPICS ? ` ${t("The rest is being counted.")}` : ` ${t("There are more topics.")}`}` : "";
   return (
     <>
       <p class="lead">
@@ -107,7 +114,8 @@ function Chart({ found, topic, paused, zoom }: { found: Forecasted; topic: strin
       {storms(totals).some(Boolean) && <div class="alert amber"><Icon name="warn" /><div>{t("A due storm: a bar has more than ten times the usual number of jobs. Spread such jobs with spread_ms of the policy.")}</div></div>}
       {total === 0 ? <Empty title={t("Nothing falls due in this range.")} /> : <DueChart edges={edges} layers={layers} open={(from, to) => go(jobsBetween(topic, from, to))} zoom={zoom} />}
       {total > 0 && layers.length > 1 && <Legend layers={layers} />}
-      {total > 0 && <p class="row small" style={{ marginTop: "12px" }}><a href={jobsBetween(topic, edges[0]!, edges.at(-1)!)}>{t("List these jobs")}</a></p>}
+      {total > 0 && <p class="row small" style={{ marginTop: "12px" }}><a href={jobsBetween(topic, edges[0]!, edges.at(-1)!)}>{t("List these jobs")}</a>{topic !== null && can("manage") && <button onClick={() => setSpread(true)}>{t("Spread these…")}</button>}</p>}
+      {spread && topic !== null && <SpreadDialog topic={topic} fromMs={edges[0]!} toMs={edges.at(-1)!} close={() => setSpread(false)} done={reload} />}
     </>
   );
 }

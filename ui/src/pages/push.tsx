@@ -1,5 +1,5 @@
 import { useEffect, useState } from "preact/hooks";
-import { type Attempt, call, type Push, topicPath } from "../api";
+import { type Attempt, call, now, type Push, topicPath } from "../api";
 import { DotPlot } from "../charts";
 import { date, exact, parseDuration, span } from "../format";
 import { t } from "../i18n";
@@ -99,10 +99,15 @@ function Target({ topic, edit, changed }: { topic: string; edit: () => void; cha
   const { ns } = useSession();
   const live = useLive(`push ${ns} ${topic}`, () => call<Push>("GET", pushPath(topic), { ns }), 4000, { topic });
   const [removing, setRemoving] = useState(false);
+  const can = useCan();
   const { settings } = useSession();
   const flip = (push: Push): Promise<void> => act(() => call("POST", `${pushPath(topic)}/${push.paused ? "resume" : "pause"}`, { ns }), push.paused ? t("Resumed") : t("Paused"), live.reload);
   const log = useAttempts(topic);
-  const tools = (push: Push) => !settings.read_only && <><button onClick={() => void flip(push)}><Icon name={push.paused ? "play" : "pause"} />{push.paused ? t("Resume") : t("Pause")}</button><button onClick={edit}>{t("Edit")}</button><button class="danger" onClick={() => setRemoving(true)}>{t("Remove")}</button></>;
+  const test = (): Promise<void> => {
+    const id = `test-${now()}-${Math.floor(Math.random() * 1e6)}`;
+    return act(() => call("POST", `${topicPath(topic)}/jobs`, { ns, body: { id, body: { test: true }, tags: ["test"], max_attempts: 1 } }), t("A test job was sent; its call is below in a moment."), () => go(href(["topics", topic, "push"], { job: id })));
+  };
+  const tools = (push: Push) => !settings.read_only && <>{can("send") && !push.paused && <button onClick={() => void test()}>{t("Test call")}</button>}<button onClick={() => void flip(push)}><Icon name={push.paused ? "play" : "pause"} />{push.paused ? t("Resume") : t("Pause")}</button><button onClick={edit}>{t("Edit")}</button><button class="danger" onClick={() => setRemoving(true)}>{t("Remove")}</button></>;
   return (
     <div class="stack">
       {log.data && log.data.attempts.length > 0 && <Figures attempts={log.data.attempts} />}

@@ -2,8 +2,9 @@ import { useState } from "preact/hooks";
 import { call, type Topic, type TopicPage } from "../api";
 import { exact } from "../format";
 import { t } from "../i18n";
-import { StateMark } from "../icons";
+import { Icon, StateMark } from "../icons";
 import { Empty, Loaded, Num, Page, Panel, Time, act } from "../parts";
+import { usePins } from "../pins";
 import { go, href, useRoute } from "../route";
 import { MOST_TOPICS, isDeserted, useSession } from "../session";
 import { SendButton } from "./send";
@@ -29,12 +30,14 @@ export function TopicState({ topic }: { topic: Topic }) {
   return <StateMark kind="idle" word={t("idle")} />;
 }
 
-function ordered(topics: Topic[], by: Column, find: string): Topic[] {
+/** Pinned topics stand first, each part in the chosen order. */
+function ordered(topics: Topic[], by: Column, find: string, pinned: Set<string>): Topic[] {
   const wanted = find.toLowerCase();
   const value = VALUES[by];
   return topics
     .filter((one) => one.topic.toLowerCase().includes(wanted))
     .sort((a, b) => {
+      if (pinned.has(a.topic) !== pinned.has(b.topic)) return pinned.has(a.topic) ? -1 : 1;
       const [left, right] = [value(a), value(b)];
       return left < right ? -1 : left > right ? 1 : a.topic < b.topic ? -1 : 1;
     });
@@ -45,6 +48,7 @@ export function Topics() {
   const { query } = useRoute();
   const by = (query.get("sort") ?? "topic") as Column;
   const find = query.get("find") ?? "";
+  const { pinned, flip } = usePins(ns);
   const [more, setMore] = useState<TopicPage>({ topics: [], next_cursor: null });
   const cursor = more.topics.length ? more.next_cursor : (live.data?.next_cursor ?? null);
   const load = (): Promise<void> =>
@@ -61,10 +65,10 @@ export function Topics() {
       )}
       <Loaded live={live} lines={10}>
         {(page) => {
-          const shown = ordered([...page.topics, ...more.topics], by, find);
+          const shown = ordered([...page.topics, ...more.topics], by, find, pinned);
           return (
             <Panel label={t("Topics")} title={<input type="search" aria-label={t("Filter by name")} placeholder={t("Filter by name")} value={find} onInput={(event) => set({ find: event.currentTarget.value })} />} tools={cursor && <button onClick={() => void load()}>{t("Load more")}</button>}>
-              {shown.length === 0 ? <Empty title={find ? t("No topic has this in its name.") : t("There are no topics yet.")} {...(find ? {} : { command: `dueline send emails '{"to": "ann"}' --in 1s` })} /> : <TopicTable topics={shown} by={by} sort={(sort) => set({ sort })} />}
+              {shown.length === 0 ? <Empty title={find ? t("No topic has this in its name.") : t("There are no topics yet.")} {...(find ? {} : { command: `dueline send emails '{"to": "ann"}' --in 1s` })} /> : <TopicTable topics={shown} by={by} sort={(sort) => set({ sort })} pinned={pinned} pin={flip} />}
             </Panel>
           );
         }}
@@ -87,7 +91,9 @@ function Namespaces() {
   );
 }
 
-function TopicTable({ topics, by, sort }: { topics: Topic[]; by: Column; sort: (column: Column) => void }) {
+type TableProps = { topics: Topic[]; by: Column; sort: (column: Column) => void; pinned: Set<string>; pin: (topic: string) => void };
+
+function TopicTable({ topics, by, sort, pinned, pin }: TableProps) {
   const head = (column: Column, name: string, num = true) => (
     <th class={num ? "num" : undefined} aria-sort={by === column ? (column === "topic" || column === "next" || column === "oldest" ? "ascending" : "descending") : undefined}>
       <button onClick={() => sort(column)}>{name}{by === column ? " ↓" : ""}</button>
@@ -102,7 +108,12 @@ function TopicTable({ topics, by, sort }: { topics: Topic[]; by: Column; sort: (
         <tbody>
           {topics.slice(0, 1000).map((one) => (
             <tr key={one.topic} data-link={href(["topics", one.topic])}>
-              <td class="whole"><a href={href(["topics", one.topic])} class="ell name" title={one.topic}>{one.topic}</a></td>
+              <td class="whole">
+                <span class="row tight">
+                  <button class={pinned.has(one.topic) ? "pin on" : "pin"} aria-pressed={pinned.has(one.topic)} aria-label={t("Pin {topic}", { topic: one.topic })} onClick={() => pin(one.topic)}><Icon name="pin" /></button>
+                  <a href={href(["topics", one.topic])} class="ell name" title={one.topic}>{one.topic}</a>
+                </span>
+              </td>
               <td class="whole"><TopicState topic={one} /></td>
               <td class="num" data-label={t("scheduled")}><Num n={one.counts.scheduled} /></td>
               <td class="num" data-label={t("ready")}><Num n={one.counts.ready} /></td>

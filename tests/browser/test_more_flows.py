@@ -1,0 +1,92 @@
+"""More that people do: spread a due storm, pin topics, test a push target; and very small and large numbers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from playwright.async_api import Route, expect
+
+from dueline import Client, new_job
+
+from ..kit.hook import Hook, ReceivedCall
+from .conftest import OpenView
+
+
+async def test_jobs_of_a_due_storm_are_spread_after_a_count_and_keep_their_order(
+    open_view: OpenView, shop: str
+) -> None:
+    with Client(shop) as client:
+        client.send_many("flow-storm", [new_job(n, id=f"s{n:03}", delay=3600) for n in range(90)])
+        begin_ms = client.get("flow-storm", "s000").due_at_ms
+        async with open_view() as view:
+            await view.open(f"topics/flow-storm/forecast?from={begin_ms - 5_000}&to={begin_ms + 60_000}")
+            await view.button("Spread these…").click()
+            await expect(view.dialog).to_contain_text("90 jobs of flow-storm match now.")
+            await view.dialog.get_by_label("Over how many minutes").fill("30")
+            await view.dialog.get_by_role("button", name="Spread the jobs").click()
+            await expect(view.text("90 jobs were changed")).to_be_visible()
+            await expect(view.dialog).to_have_count(0)
+        due_ms = [client.get("flow-storm", f"s{n:03}").due_at_ms for n in range(90)]
+        assert due_ms == [begin_ms - 5_000 + n * 20_000 for n in range(90)]
+
+
+async def test_a_pinned_topic_stands_first_and_stays_so(open_view: OpenView) -> None:
+    async with open_view() as view:
+        await view.open("topics")
+        first = view.page.locator("tbody tr td a.name").first
+        await expect(first).not_to_have_text("thumbnails")
+        await view.button("Pin thumbnails").click()
+        await expect(first).to_have_text("thumbnails")
+        await view.open("topics?sort=scheduled")
+        await expect(first).to_have_text("thumbnails")
+        await view.button("Pin thumbnails").click()
+        await expect(first).not_to_have_text("thumbnails")
+
+
+async def test_a_push_target_is_tested_by_a_call_of_its_own(open_view: OpenView, shop: str) -> None:
+    async def answer(call: ReceivedCall) -> object:
+        from aiohttp import web
+
+        return web.Response(status=418, text="I am a teapot")
+
+    async with Hook(answer) as hook:  # type: ignore[arg-type]
+        with Client(shop) as client:
+            client.set_push("flow-test-call", url=hook.url, retry=["1h"])
+            async with open_view() as view:
+                await view.open("topics/flow-test-call/push")
+                await view.button("Test call").click()
+                await hook.arrived(1)
+                row = view.page.get_by_role("row", name="418")
+                await expect(row).to_contain_text("I am a teapot")
+                await expect(view.page.locator("tbody tr")).to_have_count(1)
+            client.pause_push("flow-test-call")
+            async with open_view() as view:
+                await view.open("topics/flow-test-call/push")
+                await expect(view.button("Resume")).to_be_visible()
+                await expect(view.button("Test call")).to_have_count(0)
+            client.remove_push("flow-test-call")
+
+
+BIG = 10_000_000
+
+
+async def test_nothing_and_ten_million_are_shown_in_full_on_request(open_view: OpenView) -> None:
+    async def answer(route: Route) -> None:
+        found: dict[str, Any] = await (await route.fetch()).json()
+        for topic in found["topics"]:
+            topic["counts"] = dict.fromkeys(topic["counts"], BIG if topic["topic"] == "emails" else 0)
+        await route.fulfill(body=json.dumps(found), content_type="application/json")
+
+    async with open_view() as view:
+        await view.page.route("**/v1/topics?*", answer)
+        await view.open("topics")
+        many = view.page.locator("tbody tr", has_text="emails").locator("td.num span")
+        await expect(many.first).to_have_text("10 M")
+        await expect(many.first).to_have_attribute("title", "10,000,000")
+        none = view.page.locator("tbody tr", has_text="digests").locator("td.num span")
+        await expect(none.first).to_have_text("0")
+        assert await view.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        await view.open()
+        await expect(view.text("10 M").first).to_be_visible()
+        assert await view.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
