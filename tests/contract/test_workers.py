@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from dueline.engine.worker_store import FORGET_MS, WORKER_PAGE, WorkerEntry
+from dueline.store.memory import workers as memory_workers
+from dueline.store.valkey import workers as valkey_workers
 from tests.kit.store import StoreKit
 
 
@@ -40,3 +44,18 @@ async def test_workers_come_in_pages(kit: StoreKit) -> None:
     assert (len(first), start) == (WORKER_PAGE, WORKER_PAGE)
     rest, end = await workers.page(namespace, WORKER_PAGE)
     assert ([one.name for one in rest], end) == (["0200", "0201", "0202"], None)
+
+
+async def test_a_namespace_has_at_most_so_many_workers_and_room_again_when_one_is_forgotten(
+    kit: StoreKit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for store in (memory_workers, valkey_workers):
+        monkeypatch.setattr(store, "MAX_WORKERS", 3)
+    workers, namespace = kit.store.workers, kit.partition.topic
+    assert [await workers.beat(namespace, name, b"") for name in "abcd"] == [True, True, True, False]
+    kit.clock.advance(FORGET_MS - 1)
+    assert [await workers.beat(namespace, name, b"") for name in "bd"] == [True, False]
+    assert await workers.leave(namespace, "d") is False
+    kit.clock.advance(1)
+    assert [await workers.beat(namespace, name, b"") for name in "dea"] == [True, True, False]
+    assert [one.name for one in (await workers.page(namespace, 0))[0]] == ["b", "d", "e"]

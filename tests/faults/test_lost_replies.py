@@ -16,6 +16,7 @@ import msgspec
 import pytest
 import redis
 
+from dueline.engine.bands import ForecastPart
 from dueline.engine.chart_store import MINUTE_MS, ChartRow
 from dueline.engine.directory import Hint
 from dueline.engine.job import Partition
@@ -69,6 +70,44 @@ async def charted(kit: StoreKit, _: Any) -> Any:
     return asked, [row.counts for row in (await kit.store.charts.read(name, minute, 1))[1]]
 
 
+async def beaten(kit: StoreKit, _: Any) -> Any:
+    """A worker's report, in a namespace of its own."""
+    workers, name = kit.store.workers, kit.partition.topic
+    done = await workers.beat(name, "w", b"report")
+    return done, [(one.name, one.stopped, one.data) for one in (await workers.page(name, 0))[0]]
+
+
+async def one_worker(kit: StoreKit) -> Any:
+    await kit.store.workers.beat(kit.partition.topic, "w", b"report")
+
+
+async def stopped(kit: StoreKit, _: Any) -> Any:
+    workers, name = kit.store.workers, kit.partition.topic
+    return await workers.leave(name, "w"), [one.stopped for one in (await workers.page(name, 0))[0]]
+
+
+async def a_listener(kit: StoreKit) -> Any:
+    await kit.store.stream.join(kit.partition.topic)
+    return (await kit.store.stream.listen()).last
+
+
+async def appended(kit: StoreKit, after: str) -> Any:
+    """Two entries of a member of its own; a repeated call must not add them again."""
+    await kit.store.stream.append(kit.partition.topic, 1, [b"one", b"two"])
+    page = await kit.store.stream.read(after)
+    return [(one.kind, one.number, one.data) for one in page.entries]
+
+
+async def one_retry(kit: StoreKit) -> Any:
+    await kit.send("b", delay_ms=50)
+    await kit.send("a", max_attempts=3)
+    await kit.release("a", (await kit.pull_one()).lease, delay_ms=30)
+
+
+async def forecast(kit: StoreKit, _: Any) -> Any:
+    return await kit.store.forecast([ForecastPart(kit.partition)], [kit.clock(), kit.clock() + 40, kit.clock() + 80])
+
+
 OPERATIONS: dict[str, tuple[str, Callable[[StoreKit], Awaitable[Any]], Act]] = {
     "a usual send": ("send", two_sent, lambda kit, _: kit.send("c", body=b"third", delay_ms=7)),
     "a send with a tag": ("send", two_sent, lambda kit, _: kit.send("c", body=b"third", delay_ms=7, tags=("red",))),
@@ -92,6 +131,10 @@ OPERATIONS: dict[str, tuple[str, Callable[[StoreKit], Awaitable[Any]], Act]] = {
     "a clean-up": ("clean", one_exhausted_by_time, lambda kit, _: kit.clean()),
     "charts": ("charts", two_sent, charted),
     "directory hints": ("directory", two_sent, noted),
+    "a forecast": ("forecast", one_retry, forecast),
+    "a worker's beat": ("workers", two_sent, beaten),
+    "a worker's end": ("workers", one_worker, stopped),
+    "appended events": ("events", a_listener, appended),
 }
 
 

@@ -37,7 +37,7 @@ if what == 1 then
   end
   local name = string.sub(blob, 1, N[3])
   numbers[1] = 0
-  if redis.call('HEXISTS', records, name) == 1 or redis.call('HLEN', records) < N[2] then
+  if redis.call('HEXISTS', records, name) == 1 or redis.call('HLEN', records) < N[2] + (ARGV[5] == '1' and 1 or 0) then
     redis.call('HSET', records, name, struct.pack('>I6B', now, 0) .. string.sub(blob, N[3] + 1))
     redis.call('ZADD', seen, int(now), name)
     numbers[1] = 1
