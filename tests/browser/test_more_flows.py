@@ -18,17 +18,26 @@ async def test_jobs_of_a_due_storm_are_spread_after_a_count_and_keep_their_order
 ) -> None:
     with Client(shop) as client:
         client.send_many("flow-storm", [new_job(n, id=f"s{n:03}", delay=3600) for n in range(90)])
+        client.send("flow-storm", "late", id="t", delay=3600 + 45)
         begin_ms = client.get("flow-storm", "s000").due_at_ms
+        last_ms = client.get("flow-storm", "t").due_at_ms
         async with open_view() as view:
             await view.open(f"topics/flow-storm/forecast?from={begin_ms - 5_000}&to={begin_ms + 60_000}")
             await view.button("Spread these…").click()
-            await expect(view.dialog).to_contain_text("90 jobs of flow-storm match now.")
-            await view.dialog.get_by_label("Over how many minutes").fill("30")
+            await expect(view.dialog).to_contain_text("91 jobs of flow-storm match now.")
+            await view.dialog.get_by_label("Over how many minutes").fill("91")
             await view.dialog.get_by_role("button", name="Spread the jobs").click()
-            await expect(view.text("90 jobs were changed")).to_be_visible()
+            await expect(view.text("91 jobs were changed")).to_be_visible()
             await expect(view.dialog).to_have_count(0)
-        due_ms = [client.get("flow-storm", f"s{n:03}").due_at_ms for n in range(90)]
-        assert due_ms == [begin_ms - 5_000 + n * 20_000 for n in range(90)]
+        due_ms = [client.get("flow-storm", id).due_at_ms for id in (*(f"s{n:03}" for n in range(90)), "t")]
+        assert due_ms == [begin_ms + n * 60_000 for n in range(91)]  # in their order, a minute apart
+        async with open_view() as view:  # over less time: no job becomes due earlier than it was
+            await view.open(f"topics/flow-storm/forecast?from={begin_ms - 5_000}&to={begin_ms + 6_000_000}")
+            await view.button("Spread these…").click()
+            await view.dialog.get_by_label("Over how many minutes").fill("1")
+            await view.dialog.get_by_role("button", name="Spread the jobs").click()
+            await expect(view.text("91 jobs were changed")).to_be_visible()
+        assert client.get("flow-storm", "t").due_at_ms == begin_ms + 90 * 60_000 > last_ms
 
 
 async def test_a_pinned_topic_stands_first_and_stays_so(open_view: OpenView) -> None:

@@ -371,7 +371,7 @@ export const ZH: Record<string, string> = {
   "These are the first {n} topics by name.": "以上为按名称排列的前 {n} 个主题。",
   "They are deleted for ever.": "它们将被永久删除。",
   "They are due at once, and their attempts begin again.": "它们立即到期，尝试次数重新计算。",
-  "They keep their order and get times apart, from the beginning of the range on. At most {n} in one go.": "它们保持顺序，从该范围开始处起依次错开时间。一次最多 {n} 个。",
+  "They keep their order and get times apart, from the first one on. None becomes due earlier than planned. At most {n} in one go.": "它们保持顺序，从第一个起依次错开时间，不会早于原定时间。一次最多 {n} 个。",
   "This help": "本帮助",
   "This is not valid JSON.": "不是有效的 JSON。",
   "This removes the topic with its policy, its push target and the records of done and cancelled jobs. It is refused while the topic has live or dead jobs.": "将移除主题及其策略、推送目标和已完成、已取消任务的记录。主题仍有存活任务或死信时会被拒绝。",

@@ -58,7 +58,7 @@ export async function forecast(ns: string, topic: string | null, edges: number[]
 
 /** The forecast in layers: the largest topics, all others, retries, paused topics. */
 export function layersOf(found: Forecasted, topic: string | null): Layer[] {
-  const top = (found.topics ?? []).slice(0, MOST_TOPICS);
+  const top = topic !== null ? [] : (found.topics ?? []).slice(0, MOST_TOPICS);
   const layers: Layer[] = top.map((one, at) => ({ key: one.topic, kind: `k${at}`, counts: one.counts, topic: one.topic }));
   const rest = found.counts.map((count, at) => Math.max(0, count - top.reduce((sum, one) => sum + (one.counts[at] ?? 0), 0)));
   if (topic !== null) layers.push({ key: t("jobs"), kind: "k0", counts: rest });
