@@ -52,6 +52,7 @@ async def test_a_listener_is_told_what_happens_to_its_topics(url: str) -> None:
     names = {"at_ms", "what", "topic", "id", "attempt", "state", "reason", "error", "by"}
     assert {frozenset(one.data) for one in found} == {frozenset(names)}
     assert found[3].data["error"] == "it <b>failed</b>\nagain"
+    assert [one.data["by"] for one in found] == ["127.0.0.1", "127.0.0.1", None, "127.0.0.1"]
     assert "secret" not in str(found)
 
 

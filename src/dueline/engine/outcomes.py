@@ -7,17 +7,40 @@ begins is either told, or it had its effect before. While nobody records, a call
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextvars import ContextVar
 from typing import Any, Protocol
 
 from .job import LeasedJob, Partition, Reason
 
 
+class Actor:
+    """Who makes a call: the name of its token, or its address. "": this process itself, or nobody knows. A call that
+    has ended clears the name, because tasks that it started inherit its context and may outlive it."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+_actor: ContextVar[Actor | None] = ContextVar("actor", default=None)
+begin_call = _actor.set
+
+
+def actor_name() -> str:
+    """Who makes the present call."""
+    actor = _actor.get()
+    return "" if actor is None else actor.name
+
+
 class Outcomes(Protocol):
     """Hears what calls have changed. Called inside the event loop; must not block or raise."""
 
-    def done(self, operation: str, partition: Partition, items: Sequence[Any], results: Sequence[Any]) -> None:
+    def done(
+        self, operation: str, partition: Partition, items: Sequence[Any], results: Sequence[Any], by: Sequence[str]
+    ) -> None:
         """The items and results of a send, append, ack, release, cancel or edit, or of a revive or purge (ids and
-        outcomes). The partition has a topic."""
+        outcomes), and the `actor_name` of each. The partition has a topic."""
 
     def pulled(self, partition: Partition, jobs: Sequence[LeasedJob]) -> None: ...
     def died(self, partition: Partition, deaths: Sequence[tuple[str, Reason]]) -> None:

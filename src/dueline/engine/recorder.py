@@ -15,11 +15,14 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from .errors import DuelineError
 from .event import MAX_ERROR_CHARS, Event, pack_events
 from .event_stream import ENTRIES_PER_CALL
 from .job import LeasedJob, Partition, Reason, State
 from .limits import INTERNAL_NAMESPACE
+from .outcomes import actor_name
 from .rounds import Rounds
 from .store import Code, Edit, Outcome, Release, SendOutcome, Store
 from .timer import Timer
@@ -91,12 +94,14 @@ class Recorder:
 
     # -- what happened
 
-    def done(self, operation: str, partition: Partition, items: Sequence[Any], results: Sequence[Any]) -> None:
+    def done(
+        self, operation: str, partition: Partition, items: Sequence[Any], results: Sequence[Any], by: Sequence[str]
+    ) -> None:
         now_ms = self._store.now_ms()
-        for item, result in zip(items, results, strict=True):
+        for item, result, actor in zip(items, results, by, strict=True):
             event = _event(operation, partition, item, result, now_ms)
             if event is not None:
-                self._note(event)
+                self._note(replace(event, by=actor) if actor else event)
 
     def pulled(self, partition: Partition, jobs: Sequence[LeasedJob]) -> None:
         now_ms = self._store.now_ms()
@@ -117,7 +122,7 @@ class Recorder:
     def topic(self, namespace: str, topic: str, what: str) -> None:
         """A topic was changed by this process."""
         if self.records:
-            self._note(Event(namespace, topic, what, self._store.now_ms()))
+            self._note(Event(namespace, topic, what, self._store.now_ms(), by=actor_name() or None))
 
     def _note(self, event: Event) -> None:
         if event.namespace == INTERNAL_NAMESPACE:

@@ -46,6 +46,7 @@ from ..engine.errors import (
     RateLimited,
     Unauthorized,
 )
+from ..engine.outcomes import Actor, begin_call
 from ..engine.queue_limit import QueuedCall, QueueLimit
 from ..event_log import EventLog
 from ..rights import ALL, Right
@@ -203,6 +204,8 @@ class Router:
         return answer
 
     async def _respond(self, found: Found, request: Request, queue: QueueLimit | None) -> Response:
+        actor = Actor(request.grant.name or request.address)
+        begin_call(actor)
         try:
             if self._guard is not None and (waiting := self._guard(request, found.route)) is not None:
                 await waiting
@@ -219,6 +222,8 @@ class Router:
             if request.note is not None:
                 request.note.code = DuelineError.code
             return internal_error()
+        finally:
+            actor.name = ""
 
     def failed(self, found: Found, request: Request, error: DuelineError) -> Response:
         """The answer for a refusal, in the format of the route's dialect.

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Sequence
+from typing import cast
 
 import pytest
 
@@ -19,6 +20,7 @@ from dueline.engine.errors import (
     UnknownOutcome,
 )
 from dueline.engine.limits import BATCH_JOBS, Limits
+from dueline.engine.outcomes import Actor, OutcomeHook, Outcomes, begin_call
 from dueline.engine.queue_limit import QueueLimit
 from dueline.store.valkey import batching
 from dueline.store.valkey.batching import SECOND_LANE_JOBS, Batcher
@@ -290,3 +292,38 @@ async def test_what_has_just_come_is_still_sent_and_so_is_all_after_other_errors
     store.answer(0, error)
     await store.answer_all([second])
     assert (first.exception(), await second) == (error, ["B"])
+
+
+class Heard:
+    """What a batcher tells whoever records: each item, and by whom."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str]] = []
+
+    def tell(self, outcomes: object, items: list[str], results: list[str], by: list[str]) -> None:
+        self.told += zip(items, by, strict=True)
+
+
+async def test_items_of_one_call_are_told_with_the_actor_of_each() -> None:
+    hook, heard = OutcomeHook(), Heard()
+    hook.outcomes = cast(Outcomes, heard)
+
+    async def run(items: list[str], lane: int) -> list[str]:
+        return items
+
+    batcher: Batcher[str, str] = Batcher(run, str, len, lambda: None, Limits(), hook=hook, tell=heard.tell)
+
+    async def request(who: str, items: list[str]) -> asyncio.Task[object]:
+        actor = Actor(who)
+        begin_call(actor)
+        await batcher.call(items)
+        actor.name = ""  # the call has ended
+
+        async def later() -> None:
+            await batcher.call([f"{who} later"])
+
+        return asyncio.ensure_future(later())
+
+    calls = [asyncio.ensure_future(request(*one)) for one in (("ann", ["a", "b"]), ("bob", ["c"]))]
+    await asyncio.gather(*[await call for call in calls])
+    assert sorted(heard.told) == [("a", "ann"), ("ann later", ""), ("b", "ann"), ("bob later", ""), ("c", "bob")]

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from ...engine.outcomes import OutcomeHook
+from ...engine.outcomes import OutcomeHook, actor_name
 from .change import Change
 
 R = TypeVar("R")
@@ -21,5 +21,5 @@ def told(hook: OutcomeHook, operation: str, change: Change, items: Sequence[Any]
         for item, result in zip(items, results, strict=True):
             id = item if isinstance(item, str) else item.id
             whose = partition if partition.topic else replace(partition, topic=topics.get(id, ""))
-            hook.outcomes.done(operation, whose, [item], [result])
+            hook.outcomes.done(operation, whose, [item], [result], [actor_name()])
     return results

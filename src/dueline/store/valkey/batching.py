@@ -23,7 +23,7 @@ from typing import Generic, TypeVar
 
 from ...engine.errors import Loading, RateLimited, StoreDown, Unavailable, UnknownOutcome
 from ...engine.limits import BATCH_BYTES, BATCH_JOBS, Limits
-from ...engine.outcomes import OutcomeHook, Outcomes
+from ...engine.outcomes import OutcomeHook, Outcomes, actor_name
 from ...engine.queue_limit import QueueLimit
 
 Item = TypeVar("Item")
@@ -31,9 +31,12 @@ Result = TypeVar("Result")
 
 
 class _Entry(Generic[Item, Result]):
-    __slots__ = ("future", "items", "since_s", "size")
+    __slots__ = ("by", "future", "items", "since_s", "size")
 
-    def __init__(self, items: Sequence[Item], size: int, future: asyncio.Future[list[Result]], since_s: float) -> None:
+    def __init__(
+        self, items: Sequence[Item], size: int, future: asyncio.Future[list[Result]], since_s: float, by: str
+    ) -> None:
+        self.by = by  # while somebody records
         self.items = items
         self.size = size
         self.future = future
@@ -77,7 +80,7 @@ class Batcher(Generic[Item, Result]):
         lanes: int = 1,
         namespace: QueueLimit | None = None,
         hook: OutcomeHook = OutcomeHook(),
-        tell: Callable[[Outcomes, list[Item], list[Result]], None] | None = None,
+        tell: Callable[[Outcomes, list[Item], list[Result], list[str]], None] | None = None,
     ) -> None:
         self._run = run
         self._hook = hook
@@ -131,7 +134,8 @@ class Batcher(Generic[Item, Result]):
     def _enqueue(self, items: Sequence[Item], size: int) -> asyncio.Future[list[Result]]:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[list[Result]] = loop.create_future()
-        self._queue.append(_Entry(items, size, future, loop.time()))
+        by = actor_name() if self._hook.outcomes is not None else ""
+        self._queue.append(_Entry(items, size, future, loop.time(), by))
         self._jobs += len(items)
         self._bytes += size
         if self._namespace is not None:
@@ -157,7 +161,7 @@ class Batcher(Generic[Item, Result]):
                     last()
                     results = await call
                 if self._hook.outcomes is not None:
-                    self._report(self._hook.outcomes, items, results)
+                    self._report(self._hook.outcomes, batch, items, results)
                 last = partial(_settle, batch, results)
                 if isinstance(results, StoreDown | Loading | UnknownOutcome):
                     self._refuse(loop.time() - MOST_WAIT_S)
@@ -168,11 +172,17 @@ class Batcher(Generic[Item, Result]):
                 self._idle()
             last()
 
-    def _report(self, outcomes: Outcomes, items: list[Item], results: list[Result] | Exception) -> None:
+    def _report(
+        self,
+        outcomes: Outcomes,
+        batch: list[_Entry[Item, Result]],
+        items: list[Item],
+        results: list[Result] | Exception,
+    ) -> None:
         if isinstance(results, Unavailable):  # a part of it may have been done
             outcomes.lost()
         elif self._tell is not None and isinstance(results, list):
-            self._tell(outcomes, items, results)
+            self._tell(outcomes, items, results, [entry.by for entry in batch for _ in entry.items])
 
     def _refuse(self, before_s: float) -> None:
         """Refuse what has waited since before that time. It never left this process."""

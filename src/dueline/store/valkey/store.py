@@ -200,7 +200,7 @@ class ValkeyStore:
                 LANES.get(name, 1),
                 None if name in FINISHING else self._queue_of(partition.namespace),
                 self.hook,
-                lambda outcomes, items, results: outcomes.done(name, partition, items, results),
+                lambda outcomes, items, results, by: outcomes.done(name, partition, items, results, by),
             )
         return batcher
 

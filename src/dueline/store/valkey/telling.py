@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...engine.job import LeasedJob, Partition, Reason
-from ...engine.outcomes import OutcomeHook, Outcomes
+from ...engine.outcomes import OutcomeHook, Outcomes, actor_name
 from ...engine.store import Outcome, SendItem, SendOutcome
 from .codec import REASONS, pulled_bytes, unpack_id
 
@@ -37,10 +37,10 @@ def tell_sent(hook: OutcomeHook, partition: Partition, item: SendItem, outcome: 
     if outcome is None:
         hook.outcomes.lost()
     else:
-        hook.outcomes.done("send", partition, [item], [outcome])
+        hook.outcomes.done("send", partition, [item], [outcome], [""])
 
 
 def tell_dead(outcomes: Outcomes, partition: Partition, what: int, done: Sequence[tuple[str, Outcome]]) -> None:
     """What dead.lua did."""
     operation = "revive" if what == 1 else "purge"
-    outcomes.done(operation, partition, [id for id, _ in done], [one for _, one in done])
+    outcomes.done(operation, partition, [id for id, _ in done], [one for _, one in done], [actor_name()] * len(done))
