@@ -128,6 +128,13 @@ class PatchJob(Request, frozen=True, kw_only=True):
     version: Ms | None = None
 
 
+class Lease(Request, frozen=True):
+    """A leased job: its id and the lease token of the pull."""
+
+    id: str
+    lease: str
+
+
 class PullJobs(Request, frozen=True, kw_only=True):
     """Take due jobs. Without wait_ms the call does not wait."""
 
@@ -136,6 +143,7 @@ class PullJobs(Request, frozen=True, kw_only=True):
         Annotated[int, Meta(ge=1, le=MAX_INT, description="Default: the job's, else the topic's, else 30000.")] | None
     ) = None
     wait_ms: Annotated[int, Meta(ge=0, le=300_000)] = 0
+    ack: Annotated[list[Lease], Meta(max_length=MAX_ITEMS, description="Jobs of this topic to ack first.")] = []
 
 
 class PullTopics(Request, frozen=True, kw_only=True):
@@ -145,13 +153,6 @@ class PullTopics(Request, frozen=True, kw_only=True):
     max: Annotated[int, Meta(ge=1, le=1000)] = 1
     lease_ms: Count | None = None
     wait_ms: Annotated[int, Meta(ge=0, le=300_000)] = 0
-
-
-class Lease(Request, frozen=True):
-    """A leased job: its id and the lease token of the pull."""
-
-    id: str
-    lease: str
 
 
 class LeaseRelease(Request, frozen=True, kw_only=True):

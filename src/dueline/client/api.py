@@ -78,6 +78,24 @@ class Api(TopicApi):
         return bulk.on_leases(list(jobs), calls.ack)
 
     @method
+    def ack_and_pull(
+        self,
+        topic: str,
+        jobs: Iterable[LeasedJob | Leased],
+        max: int = 1,
+        lease: Duration | None = None,
+        wait: Duration = 0,
+    ) -> Steps[r.LeasedJobs]:
+        """Complete leased jobs of a topic, then lease up to `max` due ones of it, in one request. It waits up to `wait`
+        for the first. Returns the new `jobs`, and `acked`: one result per completed job, in order.
+
+        The acks take effect before it waits. If it raises, they may have: acking again is safe."""
+        lease_ms = None if lease is None else duration_ms(lease, "lease")
+        leases = [Lease(job.id, job.lease) for job in jobs]
+        answer: r.LeasedJobs = yield calls.ack_and_pull(topic, leases, max, lease_ms, duration_ms(wait, "wait"))
+        return answer
+
+    @method
     def release(
         self,
         job: LeasedJob | Leased,

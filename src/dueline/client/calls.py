@@ -163,6 +163,12 @@ def pull(topics: Sequence[str], max: int = 1, lease_ms: int | None = None, wait_
     return Call("pull_topics", r.LeasedJobs, (), several, wait_ms=wait_ms)
 
 
+def ack_and_pull(topic: str, jobs: Iterable[Lease], max: int, lease_ms: int | None, wait_ms: int) -> Call[r.LeasedJobs]:
+    """Ack jobs and lease the next ones. It may be retried like a pull: an ack may be repeated, too."""
+    both = q.PullJobs(max=max, lease_ms=lease_ms, wait_ms=wait_ms, ack=list(jobs))
+    return Call("pull", r.LeasedJobs, (topic,), both, wait_ms=wait_ms)
+
+
 def ack(topic: str, jobs: Iterable[Lease]) -> Call[r.Outcomes]:
     return _many("ack", topic, q.AckJobs(jobs=list(jobs)))
 

@@ -105,8 +105,8 @@ def pull_several(request: r.PullTopics, namespace: str) -> commands.Pull:
     return commands.Pull(namespace, tuple(request.topics), request.max, request.lease_ms, request.wait_ms)
 
 
-def acks(request: r.AckJobs) -> list[Ref]:
-    return [Ref(job.id, job.lease) for job in request.jobs]
+def acks(jobs: Sequence[r.Lease]) -> list[Ref]:
+    return [Ref(job.id, job.lease) for job in jobs]
 
 
 def releases(request: r.ReleaseJobs) -> list[Release]:
