@@ -99,3 +99,4 @@ async def test_nothing_and_ten_million_are_shown_in_full_on_request(open_view: O
         await view.open()
         await expect(view.text("10 M").first).to_be_visible()
         assert await view.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        await view.page.unroute_all(behavior="wait")

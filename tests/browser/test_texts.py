@@ -112,6 +112,7 @@ async def test_a_name_would_be_a_text_if_a_server_allowed_it(
         await expect(view.page.get_by_text(CORPUS[0]).first).to_be_visible()
         assert await view.page.evaluate("window.hacked") is None
         await expect(view.page.locator("main :is(script, iframe, img)")).to_have_count(0)
+        await view.page.unroute_all(behavior="wait")
 
 
 async def test_a_text_is_shown_as_it_is(open_view: OpenView, texts: str) -> None:
