@@ -232,15 +232,17 @@ class Feed:
         self._woken.set()
 
     async def next(self, wait_s: float) -> list[Told]:
-        """The next messages; none if nothing comes in this time, or if the feed has ended. Raises a DuelineError of the
-        store, and can be called again."""
+        """The next messages; none if nothing comes in this time, or if the feed has ended. What is there is given even
+        without a wait. Raises a DuelineError of the store, and can be called again."""
         try:
-            async with asyncio.timeout(wait_s):
+            async with asyncio.timeout(None) as limit:
                 while not self.ended:
                     self._woken.clear()
                     told = await self._ready()
                     if told:
                         return told
+                    if limit.when() is None:
+                        limit.reschedule(asyncio.get_running_loop().time() + wait_s)
                     await self._woken.wait()
         except TimeoutError:
             pass
