@@ -37,7 +37,7 @@ from .under_load import clock_steps
 PARTITIONS = 8
 MORE = b'{"partitions":8}'
 KILLS = 6
-PLAN = Plan(max_delay_ms=1_000, retry_s=30.0, pause_ms=6.0, conflict_share=0.05, max_jobs=6_000)
+PLAN = Plan(max_delay_ms=1_000, retry_s=30.0, pause_ms=6.0, conflict_share=0.05, max_jobs=60_000)
 
 
 class ExpansionRun:
