@@ -44,9 +44,9 @@ class WorkerHandlers:
         while start is not None and len(shown) < MOST_SHOWN:
             entries, start = await self._engine.store.workers.page(caller.namespace, start)
             for entry in entries:
-                told = _decode(entry.data)
-                if all(map(caller.grant.covers, (*told.topics, *(one.topic for one in told.running)))):
-                    fields = msgspec.to_builtins(told)
+                report = _decode(entry.data)
+                if all(map(caller.grant.covers, (*report.topics, *(one.topic for one in report.running)))):
+                    fields = msgspec.to_builtins(report)
                     fields |= {"name": entry.name, "seen_at_ms": entry.seen_at_ms, "stopped": entry.stopped}
                     shown[entry.name] = msgspec.convert(fields, a.Worker)
         return Reply(a.Workers(workers=tuple(shown[name] for name in sorted(shown))[:MOST_SHOWN]))

@@ -27,7 +27,7 @@ DEAD = (
 )
 
 
-class World:
+class Shop:
     """Fills an empty server. `receiver_url` is where its push targets point."""
 
     def __init__(self, url: str, receiver_url: str, seed: int) -> None:
@@ -37,7 +37,7 @@ class World:
         self._chance = random.Random(seed)
 
     def fill(self) -> None:
-        """Before the staff comes: what they could not do yesterday, and what is still to come."""
+        """Before the workers start: yesterday's failures, and jobs that are due later."""
         with self._client:
             self._orders()
             self._reminders()
@@ -48,7 +48,7 @@ class World:
             self._push()
 
     def open(self) -> None:
-        """When the staff is there: work that takes long."""
+        """When the workers run: jobs that take long."""
         with Client(self._url) as client:
             client.send("reports", {"month": "2026-10"}, id="monthly-2026-10")
             client.send("videos", {"film": "unboxing"}, id="unboxing-1080p")
