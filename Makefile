@@ -49,7 +49,7 @@ dev: .venv/.dev
 serve: setup
 	exec $(BIN)/dueline serve $(ARGS)
 
-# Four processes for two cores, because the tests of real servers wait about as long as they compute. Each test file runs
+# Six processes for two cores, because the tests of real servers wait about as long as they compute. Each test file runs
 # in one process, so that its fixtures (a store, a server) start only once. The files run in order: short tests come last.
 # Schemathesis makes its test cases while tests are collected, so the quick run does not even load it.
 test: dev

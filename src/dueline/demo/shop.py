@@ -147,8 +147,9 @@ class Shop:
         )
         body = {"amount": 4_990, "currency": "EUR", "merchant": "m-118"}
         client.send("payment-notify", body, id=STORY, tags=["payment"])
-        for n in range(140):
-            client.send("payment-notify", {**body, "amount": 990 + n * 13}, id=f"pay-{20_500 + n}", tags=["payment"])
+        amounts = {20_500 + n: 990 + n * 13 for n in range(140)}
+        payments = [new_job({**body, "amount": amounts[n]}, id=f"pay-{n}", tags=["payment"]) for n in amounts]
+        client.send_many("payment-notify", payments)
         client.send_many("partner-orders", [new_job({"order": n}, id=f"partner-{n}") for n in range(12)])
         for attempt in range(1, len(PAYMENT_STORY) + 1):
             _until(lambda wanted=attempt: self._failed(STORY, wanted))
