@@ -106,7 +106,7 @@ def _twice(history: list[AnyEvent], deliveries: list[Deliver]) -> Iterator[Viola
 
 
 def _in_order(delivery: Deliver, appends: dict[Item, list[Append]]) -> Iterator[Violation]:
-    """The items of one delivery: each was sent, and after those before it."""
+    """Violations in one delivery: an item that was never sent, or items that are not in send order."""
     before_ns = 0  # no item so far was added before this
     seen: set[str] = set()
     for place, digest in enumerate(delivery.items or ()):
