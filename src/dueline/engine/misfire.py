@@ -47,7 +47,7 @@ def due(occurrences: Occurrences, misfire: Misfire, decided_at_ms: int, now_ms: 
 
 
 def _before_the_last(occurrences: Occurrences, after_ms: int, now_ms: int) -> int:
-    """The latest time that still has MOST occurrences after it."""
+    """The latest time after which there are still MOST occurrences."""
     low_ms, high_ms = after_ms, now_ms
     while low_ms + 1 < high_ms:
         middle_ms = (low_ms + high_ms) // 2

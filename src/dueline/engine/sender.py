@@ -325,7 +325,7 @@ def _refusal(result: SendOutcome) -> DuelineError:
 
 
 def _old_partition(topic: Topic, command: Send, item: SendItem) -> Partition | None:
-    """The old partition that may know the id or the key of this send. A new id is known to nobody."""
+    """The old partition that may have the id or the key of this send. None: the id is new, so none has it."""
     if not topic.old:
         return None
     if item.merge is not None:

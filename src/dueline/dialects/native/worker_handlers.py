@@ -48,9 +48,9 @@ class WorkerHandlers:
         while start is not None and len(shown) < MOST_SHOWN:
             entries, start = await self._engine.store.workers.page(caller.namespace, start)
             for entry in entries:
-                told = _decode(entry.data)
-                if _shows(caller.grant, told):
-                    fields = msgspec.to_builtins(told)
+                report = _decode(entry.data)
+                if _shows(caller.grant, report):
+                    fields = msgspec.to_builtins(report)
                     fields |= {"name": entry.name, "seen_at_ms": entry.seen_at_ms, "stopped": entry.stopped}
                     shown[entry.name] = msgspec.convert(fields, a.Worker)
         return Reply(a.Workers(workers=tuple(shown[name] for name in sorted(shown))[:MOST_SHOWN]))
@@ -63,5 +63,5 @@ class WorkerHandlers:
         return entry is not None and not _shows(caller.grant, _decode(entry.data))
 
 
-def _shows(grant: Grant, told: lr.PutWorker) -> bool:
-    return all(map(grant.covers, (*told.topics, *(one.topic for one in told.running))))
+def _shows(grant: Grant, report: lr.PutWorker) -> bool:
+    return all(map(grant.covers, (*report.topics, *(one.topic for one in report.running))))

@@ -140,9 +140,9 @@ def interest_channel(prefix: str) -> str:
     return f"{prefix}:{{directory}}:listen"
 
 
-def news_channel(prefix: str) -> str:
+def entries_channel(prefix: str) -> str:
     """Where events.lua announces new entries of the stream."""
-    return f"{prefix}:{{directory}}:news"
+    return f"{prefix}:{{directory}}:entries"
 
 
 def tokens_channel(prefix: str) -> str:
