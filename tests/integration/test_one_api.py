@@ -129,6 +129,8 @@ CALLS: dict[str, calls.Call[Any]] = {
     "send to no topic": calls.send("no topic", NewJob(body=BODY)),
     "get": calls.get("t", "a"),
     "get nobody": calls.get("t", "nobody"),
+    "history": calls.history("t", "a"),
+    "history of nobody": calls.history("t", "nobody"),
     "patch": calls.patch("t", "b", {"delay": "1h"}),
     "patch to a time too far": calls.patch("t", "b", {"delay": "4000d"}),
     "patch an unknown field": calls.patch("t", "b", {"wait": 1}),

@@ -210,6 +210,10 @@ class Twins:
     def jobs(self) -> list[Job | None]:
         return self.both(lambda store: store.read(self.partition, (*IDS, *self.groups)))
 
+    def histories(self) -> None:
+        for id in (*IDS, *self.groups):
+            self.both(lambda store, id=id: store.history(self.partition, id))
+
     def listed(self, query: Query) -> None:
         """All pages of a query, in one order."""
         self.both(lambda store: self._listed(store, query))
@@ -218,6 +222,7 @@ class Twins:
         """I10: after clean-up the counts are those of the jobs that are there, and lists have exactly these jobs."""
         self.clean()
         self.both(lambda store: self._figures(store))
+        self.histories()
         for state in (None, *State):
             self.both(lambda store, state=state: self._listed(store, Query(state=state, limit=3)))
         self.both(lambda store: self._listed(store, Query(state=State.DEAD, limit=3, newest=True)))

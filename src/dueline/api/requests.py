@@ -128,6 +128,9 @@ class PatchJob(Request, frozen=True, kw_only=True):
     version: Ms | None = None
 
 
+ConsumerName = Annotated[str, Meta(min_length=1, max_length=128, description="Who takes the jobs, for their history.")]
+
+
 class PullJobs(Request, frozen=True, kw_only=True):
     """Take due jobs. Without wait_ms the call does not wait."""
 
@@ -136,6 +139,7 @@ class PullJobs(Request, frozen=True, kw_only=True):
         Annotated[int, Meta(ge=1, le=MAX_INT, description="Default: the job's, else the topic's, else 30000.")] | None
     ) = None
     wait_ms: Annotated[int, Meta(ge=0, le=300_000)] = 0
+    by: ConsumerName | None = None
 
 
 class PullTopics(Request, frozen=True, kw_only=True):
@@ -145,6 +149,7 @@ class PullTopics(Request, frozen=True, kw_only=True):
     max: Annotated[int, Meta(ge=1, le=1000)] = 1
     lease_ms: Count | None = None
     wait_ms: Annotated[int, Meta(ge=0, le=300_000)] = 0
+    by: ConsumerName | None = None
 
 
 class Lease(Request, frozen=True):

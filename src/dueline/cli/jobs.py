@@ -1,4 +1,4 @@
-"""Commands on one job, from the sender's side: send, get, cancel, fire, reschedule."""
+"""Commands on one job, from the sender's side: send, get, history, cancel, fire, reschedule."""
 
 from __future__ import annotations
 
@@ -164,6 +164,18 @@ def get(session: Session, topic: Topic, id: Id) -> None:
     """Show a job: its state, times, attempts and body."""
     answer = session.call(calls.get(topic, id))
     session.printer.result(answer.raw, tables.job(answer.value, now_ms()))
+
+
+HISTORY_EXAMPLES = ("dueline history emails report-7", "dueline history emails report-7 -o jsonl")
+
+
+@connected
+def history(session: Session, topic: Topic, id: Id) -> None:
+    """Show what happened to a job: its deliveries and to whom, errors, edits, its end."""
+    answer = session.call(calls.history(topic, id))
+    session.printer.result(answer.raw, tables.history(answer.value), rows="entries")
+    if answer.value.dropped:
+        session.printer.note(f"{answer.value.dropped} more deliveries are not kept")
 
 
 CANCEL_EXAMPLES = (

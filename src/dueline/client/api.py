@@ -1,6 +1,6 @@
 """Every method of both clients, written once. No I/O: a method builds the calls, the client executes them (`method`).
 
-    on one job      send get patch reschedule cancel fire pull ack release extend revive purge          raise errors
+    on one job      send get history patch reschedule cancel fire pull ack release extend revive purge  raise errors
     on many jobs    send_many ack_many release_many extend_many cancel_many revive_many purge_many      a result per job
     by filter       cancel_matching revive_matching purge_matching cancel_groups                        counts
     lists           list_jobs dead                                                                      iterators
@@ -57,14 +57,20 @@ class Api(TopicApi):
 
     @method
     def pull(
-        self, topics: str | Sequence[str], max: int = 1, lease: Duration | None = None, wait: Duration = 0
+        self,
+        topics: str | Sequence[str],
+        max: int = 1,
+        lease: Duration | None = None,
+        wait: Duration = 0,
+        by: str | None = None,
     ) -> Steps[tuple[LeasedJob, ...]]:
         """Lease up to `max` due jobs; wait up to `wait` for the first. Empty when none became due.
 
-        Topics are listed in order of priority. `lease` defaults to the job's, then to the topic's, then to 30 s."""
+        Topics are listed in order of priority. `lease` defaults to the job's, then to the topic's, then to 30 s.
+        `by`: your name, for the history of the jobs."""
         names = [topics] if isinstance(topics, str) else topics
         lease_ms = None if lease is None else duration_ms(lease, "lease")
-        leased: r.LeasedJobs = yield calls.pull(names, max, lease_ms, duration_ms(wait, "wait"))
+        leased: r.LeasedJobs = yield calls.pull(names, max, lease_ms, duration_ms(wait, "wait"), by)
         return leased.jobs
 
     @method
@@ -125,6 +131,11 @@ class Api(TopicApi):
     def get(self, topic: str, id: str) -> Call[r.Job]:
         """The job as it is now. Raises NotFound."""
         return calls.get(topic, id)
+
+    @method
+    def history(self, topic: str, id: str) -> Call[r.History]:
+        """What happened to the job, oldest first. Raises NotFound."""
+        return calls.history(topic, id)
 
     @method
     def patch(self, topic: str, id: str, version: int | None = None, **edits: Unpack[Edits]) -> Call[r.Job]:

@@ -112,6 +112,10 @@ def get(topic: str, id: str) -> Call[r.Job]:
     return Call("get", r.Job, (topic, id))
 
 
+def history(topic: str, id: str) -> Call[r.History]:
+    return Call("history", r.History, (topic, id))
+
+
 def patch(topic: str, id: str, changes: Mapping[str, Any]) -> Call[r.Job]:
     """Reschedule or edit a job. With a `version`, it fails if the job has changed since."""
     return Call("patch", r.Job, (topic, id), changes)
@@ -154,12 +158,14 @@ def list_jobs(
     return Call("list_jobs", r.JobPage, (topic,), q.ListJobs(**query))
 
 
-def pull(topics: Sequence[str], max: int = 1, lease_ms: int | None = None, wait_ms: int = 0) -> Call[r.LeasedJobs]:
+def pull(
+    topics: Sequence[str], max: int = 1, lease_ms: int | None = None, wait_ms: int = 0, by: str | None = None
+) -> Call[r.LeasedJobs]:
     """Lease due jobs. It may be retried after a lost answer: those jobs are redelivered when their lease expires."""
     if len(topics) == 1:
-        one = q.PullJobs(max=max, lease_ms=lease_ms, wait_ms=wait_ms)
+        one = q.PullJobs(max=max, lease_ms=lease_ms, wait_ms=wait_ms, by=by)
         return Call("pull", r.LeasedJobs, (topics[0],), one, wait_ms=wait_ms)
-    several = q.PullTopics(topics=list(topics), max=max, lease_ms=lease_ms, wait_ms=wait_ms)
+    several = q.PullTopics(topics=list(topics), max=max, lease_ms=lease_ms, wait_ms=wait_ms, by=by)
     return Call("pull_topics", r.LeasedJobs, (), several, wait_ms=wait_ms)
 
 

@@ -55,9 +55,14 @@ class ClientQueue:
         return await self._client.reschedule(topic, id, delay, at)
 
     async def pull(
-        self, topics: Sequence[str], max: int = 1, lease_ms: int | None = None, wait_ms: int = 0
+        self,
+        topics: Sequence[str],
+        max: int = 1,
+        lease_ms: int | None = None,
+        wait_ms: int = 0,
+        by: str | None = None,
     ) -> Sequence[LeasedJob]:
-        return (await self._client.call(calls.pull(topics, max, lease_ms, wait_ms))).value.jobs
+        return (await self._client.call(calls.pull(topics, max, lease_ms, wait_ms, by))).value.jobs
 
     async def ack(self, jobs: Sequence[LeasedJob | Leased]) -> list[Outcome]:
         return await self._client.ack_many(jobs)

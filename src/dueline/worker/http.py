@@ -33,6 +33,11 @@ class HttpQueue(ClientQueue):
         await super().close()
 
     async def pull(
-        self, topics: Sequence[str], max: int = 1, lease_ms: int | None = None, wait_ms: int = 0
+        self,
+        topics: Sequence[str],
+        max: int = 1,
+        lease_ms: int | None = None,
+        wait_ms: int = 0,
+        by: str | None = None,
     ) -> Sequence[LeasedJob]:
-        return await self._pulls.pull(calls.pull(topics, max, lease_ms, wait_ms))
+        return await self._pulls.pull(calls.pull(topics, max, lease_ms, wait_ms, by))

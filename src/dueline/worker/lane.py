@@ -31,7 +31,13 @@ class Lane:
     `came_back` report abandoned threads."""
 
     def __init__(
-        self, queue: Queue, topics: Sequence[str], places: int, lease_ms: int, begin: Callable[[Lane, LeasedJob], None]
+        self,
+        queue: Queue,
+        topics: Sequence[str],
+        places: int,
+        lease_ms: int,
+        begin: Callable[[Lane, LeasedJob], None],
+        name: str | None = None,
     ) -> None:
         if len(topics) > MAX_TOPICS:
             raise ValueError(
@@ -45,6 +51,7 @@ class Lane:
         self._queue = queue
         self._lease_ms = lease_ms
         self._begin = begin
+        self._name = name
         self._room = asyncio.Event()
         self._room.set()
         self._turns = 0
@@ -55,7 +62,8 @@ class Lane:
         while True:
             await self._room.wait()
             try:
-                jobs = await self._queue.pull(self._turned(), min(self.free, MAX_PULL), self._lease_ms, WAIT_MS)
+                wanted = min(self.free, MAX_PULL)
+                jobs = await self._queue.pull(self._turned(), wanted, self._lease_ms, WAIT_MS, self._name)
             except DuelineApiError as error:
                 self.trouble = str(error)
                 serious = isinstance(error, NotAllowed | InvalidRequest)

@@ -69,10 +69,15 @@ class Queue(Protocol):
         ...
 
     async def pull(
-        self, topics: Sequence[str], max: int = 1, lease_ms: int | None = None, wait_ms: int = 0
+        self,
+        topics: Sequence[str],
+        max: int = 1,
+        lease_ms: int | None = None,
+        wait_ms: int = 0,
+        by: str | None = None,
     ) -> Sequence[LeasedJob]:
         """Lease due jobs, waiting up to wait_ms for the first. Cancelling a pull costs no attempt: jobs that were
-        already on their way are given back uncounted."""
+        already on their way are given back uncounted. `by`: the worker's name, for the history of the jobs."""
         ...
 
     async def ack(self, jobs: Sequence[LeasedJob | Leased]) -> list[Outcome]:

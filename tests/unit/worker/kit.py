@@ -56,10 +56,15 @@ class WatchedQueue(ClientQueue):
         self._news.clear()
 
     async def pull(
-        self, topics: Sequence[str], max: int = 1, lease_ms: int | None = None, wait_ms: int = 0
+        self,
+        topics: Sequence[str],
+        max: int = 1,
+        lease_ms: int | None = None,
+        wait_ms: int = 0,
+        by: str | None = None,
     ) -> Sequence[LeasedJob]:
         self.pulls.append(tuple(topics))
-        jobs = await super().pull(topics, max, lease_ms, wait_ms)
+        jobs = await super().pull(topics, max, lease_ms, wait_ms, by)
         self._news.set()
         return jobs
 

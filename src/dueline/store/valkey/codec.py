@@ -34,6 +34,7 @@ _GROUP = 3
 
 CODES = {int(code): code for code in Code}
 _TTL, _HEADERS, _TAGS, _EDITED, _INLINE, _TOPIC = 4, 8, 16, 32, 64, 128
+HISTORY, _PROGRESS = 64, 128  # with the reason of a run
 HEAD_BYTES = 25
 _unpack_pulled = struct.Struct(">HIIIIIdddd").unpack_from
 _PULLED_BYTES = 54
@@ -323,9 +324,10 @@ def decode_record(raw: bytes, whole: bool = True, head_only: bool = False) -> Re
 
 
 def head_of(run: bytes) -> bytes:
-    """The record's head in a tombstone, and what follows it (lua/lib/record.lua). It is behind the token, or behind the
-    progress if there is some."""
-    return run[49 + int.from_bytes(run[47:49], "big") :] if run[1] & 128 else run[47:]
+    """The record's head in a tombstone, and what follows it (lua/lib/record.lua). It is behind the token, the history
+    and the progress, if there are any."""
+    rest = run[50 + int.from_bytes(run[48:50], "big") :] if run[1] & HISTORY else run[47:]
+    return rest[2 + int.from_bytes(rest[:2], "big") :] if run[1] & _PROGRESS else rest
 
 
 def _key_of(record: Record, raw: bytes, head_only: bool) -> str | None:
@@ -444,5 +446,5 @@ def decode_stats(n: Sequence[int], now_ms: int) -> Stats:
         scheduled=n[0], ready=n[1], leased=n[2], done=n[3], dead=sum(n[6:10]), cancelled=n[4], broken=n[5],
         next_due_at_ms=None if n[10] < 0 else n[10], oldest_ready_at_ms=None if n[11] < 0 else n[11],
         paused_until_ms=None if n[12] < 0 else min(n[12], LAST_MS), waiting=bool(n[13]), dead_by_reason=reasons,
-        now_ms=now_ms, bands=tuple(n[14:]),
+        now_ms=now_ms, history_bytes=n[14], history_dropped=n[15], bands=tuple(n[16:]),
     )  # fmt: skip
