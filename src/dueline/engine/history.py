@@ -19,7 +19,7 @@ from .job import Job, Reason, State
 MAX_ENTRIES = 10
 MAX_ERROR_BYTES = 200
 MAX_NAME_BYTES = 128
-HISTORY_BYTES = 16  # what a history counts, besides its entries
+HISTORY_BYTES = 32  # what a history counts besides its entries: its head, and what the allocator adds
 _ENTRY_BYTES, _DUE_BYTES, _NAME_BYTES = 11, 6, 1
 
 

@@ -64,17 +64,3 @@ def test_of_several_handlers_the_worst_ending_counts_and_the_first_of_its_kind()
     assert worst([failed, discarded]) == discarded
     assert worst([DONE, snoozed]) == snoozed
     assert worst([]) == DONE
-
-
-async def test_the_history_of_a_job_names_the_worker_that_had_it() -> None:
-    async with worker_kit(name="press") as kit:
-
-        @kit.worker.job("t")
-        async def handler(body: object) -> None: ...
-
-        await kit.queue.send("t", 1, id="a")
-        await kit.worker.start()
-        await kit.ended("a")
-        history = await kit.engine.history("default", "t", "a")
-    assert [entry.what for entry in history.entries] == ["sent", "delivered", "acked"]
-    assert (history.entries[1].by or "").startswith("press:")

@@ -71,7 +71,7 @@ repeat
         soonest = ends
       end
     elseif reason > 63 then
-      dropped = dropped + rest - 35 -- as lib/record counts it
+      dropped = dropped + rest - 19 -- as lib/record counts it
     end
     if exp > 0 or (max > 0 and deliveries - uncounted >= max) then
       gone = gone or {}

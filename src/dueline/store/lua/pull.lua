@@ -131,8 +131,8 @@ repeat
           size, tail = 12 + #by, pack('>Bc0', #by, by)
         end
         if history == 0 then
-          if used + size + 16 <= budget then
-            used, reason = used + size + 16, reason + 64
+          if used + size + 32 <= budget then
+            used, reason = used + size + 32, reason + 64
             rest = pack('>BI2BBI6I3c0c0', 1, size, size - 11, size > 11 and 33 or 1, start, deliveries - uncounted, tail, rest)
           else
             dropped = dropped + 1

@@ -9,7 +9,7 @@
 --        phase: L leased, W waits, D done, C cancelled, X dead; lower case d, c: tombstone, no record in j, its head is here
 -- time   L deadline; W next delivery; ended: end of the retention
 local RUN, NO_TOKEN = '>BBI4I4BI6I6I6I6', string.rep('\0', 12)
-local PAST_COST = 16 -- of a history, besides its entries: its head, and what the allocator adds
+local PAST_COST = 32 -- of a history, besides its entries: its head, and what the allocator adds
 local policies = {}
 
 -- lease, max (0 = none), retain, dead_retain, flags (1 = keep the body), jitter, waits (none = at once)
