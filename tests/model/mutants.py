@@ -107,11 +107,11 @@ MUTANTS = (
     # histories
     Mutant("a usual delivery has no history", "life", "pull", "if budget > 0 then -- as", "if false then -- as"),
     Mutant(
-        "a usual delivery tells the wrong attempt",
+        "a usual delivery tells the wrong attempt or consumer",
         "life",
         "pull",
-        "start, deliveries - uncounted, tail, sub(",
-        "start, 1, tail, sub(",
+        "if attempt ~= told or by ~= teller then",
+        "if told == nil then",
     ),
     Mutant(
         "a release has no history",

@@ -59,6 +59,7 @@ repeat
     local runs, started = call('HMGET', r, unpack(ids, 1, n)), { unpack(entries, 1, 2 * n) }
     local policy, own_lease, max, lease, deadline, text = -1, nil, nil, -1, nil, nil -- of the last job; the next one often has the same
     local credit, left, bytes, taken, sizes, alike = 5, N[5], 0, 0, '', 0
+    local told, teller, entry_of, whole -- the history of the last delivery: its attempt, to whom, its entry, and a history of only that
     for i = 1, n do
       local id, record, run, entry, time = ids[i], records[i], runs[i], entries[2 * i - 1], entries[2 * i]
       if not record or #record < 25 or sub(record, 3, 7) .. id ~= entry then
@@ -125,26 +126,22 @@ repeat
       end
       deliveries = deliveries + 1
       if budget > 0 then -- as lib/history does it
-        local by = who and who[credit] or ''
-        local size, tail = 11, ''
-        if by ~= '' then
-          size, tail = 12 + #by, pack('>Bc0', #by, by)
+        local attempt, by = deliveries - uncounted, who and who[credit]
+        if attempt ~= told or by ~= teller then
+          local tail = by and by ~= '' and pack('>Bc0', #by, by) or ''
+          told, teller, entry_of = attempt, by, pack('>BBI6I3c0', #tail, tail == '' and 1 or 33, start, attempt, tail)
+          whole = pack('>BI2c0', 1, #entry_of, entry_of)
         end
-        if history == 0 then
-          if used + size + 32 <= budget then
-            used, reason = used + size + 32, reason + 64
-            rest = pack('>BI2BBI6I3c0c0', 1, size, size - 11, size > 11 and 33 or 1, start, deliveries - uncounted, tail, rest)
-          else
-            dropped = dropped + 1
-          end
+        local from = history > 9 and 12 + string.byte(past) or 1
+        local grows = #entry_of - from + 1 + (history == 0 and 32 or 0)
+        if used + grows > budget then
+          dropped = dropped + 1
         else
-          local from = history > 9 and 12 + string.byte(past) or 1
-          if used + size - from + 1 <= budget then
-            used = used + size - from + 1
-            rest = pack('>BI2c0BBI6I3c0c0', math.min(history + 1, 10), #past + size - from + 1, sub(past, from), size - 11, size > 11 and 33 or 1,
-              start, deliveries - uncounted, tail, sub(run, 51 + #past))
+          used = used + grows
+          if history == 0 then
+            reason, rest = reason + 64, rest == '' and whole or whole .. rest
           else
-            dropped = dropped + 1
+            rest = pack('>BI2c0c0c0', math.min(history + 1, 10), #past + #entry_of - from + 1, sub(past, from), entry_of, sub(run, 51 + #past))
           end
         end
       end
