@@ -19,8 +19,7 @@ from dueline.dialects.http import Request, Response, Route, TokenPlace
 from dueline.engine.engine import Engine
 from dueline.engine.errors import DuelineError
 from dueline.engine.queue_limit import QueuedCall
-from dueline.engine.tokens import TokenLimits
-from dueline.rights import Grant, Right
+from dueline.rights import Grant, Right, TokenLimits
 from dueline.server.exchange import Exchange
 from dueline.server.front import Front
 from dueline.server.pending_jobs import PendingJobs
@@ -105,18 +104,20 @@ async def _steps() -> Line:
             spent_us[is_on].append((time.thread_time() - begun_s) / STEPS * 1e6)
     engine = Engine(MemoryStore(lambda: 0))
     token = TokenLimits(max_pending_jobs=10**9, max_queued_jobs=10**6)
-    quotas = Quotas(rows, lambda grant: token)
-    pending = PendingJobs(engine, quotas.max_pending_jobs, quotas.max_pending_jobs_of_token, quotas.refuse_pending)
-    grant = Grant(frozenset({Right.SEND}), "n", token_id="t")
+    quotas = Quotas(rows)
+    pending = PendingJobs(engine, quotas.max_pending_jobs, quotas.refuse_pending)
+    grant = Grant(frozenset({Right.SEND}), "n", token_id="t", limits=token)
+    found = Router([_Owner()]).find("POST", "/send")
+    quota = quotas.of(found, grant, "n")
+    assert quota is not None
     first = pending.admit("n", 1, grant)
     assert first is not None
     await first
     begun_s = time.thread_time()
     for _ in range(STEPS):
         pending.admit("n", 1, grant)
-        queue = quotas.queue_of_token(grant)
-        assert queue is not None
-        with QueuedCall(queue) as call:
+        assert quota.queue is not None
+        with QueuedCall(quota.queue) as call:
             call.hold(1)
     counted_us = (time.thread_time() - begun_s) / STEPS * 1e6
     head_us = middle(spent_us[True]) - middle(spent_us[False])
@@ -127,21 +128,22 @@ async def _steps() -> Line:
     return Line("CPU of the steps that limits add", head_us + counted_us, "us", None, at_most(3.0), note)
 
 
+async def _answer(_: Request) -> Response:
+    return Response(200)
+
+
+class _Owner(Dialect):
+    def routes(self) -> list[Route]:
+        return [Route("POST", "/send", _answer, "send", Right.SEND, TokenPlace.HEADER)]
+
+    def failed(self, request: Request, error: DuelineError) -> Response:
+        return Response(429)
+
+
 def _reader(quotas: Quotas) -> tuple[Reader, deque[Exchange]]:
     """A reader that knows the head of SEND."""
-
-    async def answer(_: Request) -> Response:
-        return Response(200)
-
-    class Owner(Dialect):
-        def routes(self) -> list[Route]:
-            return [Route("POST", "/send", answer, "send", Right.SEND, TokenPlace.HEADER)]
-
-        def failed(self, request: Request, error: DuelineError) -> Response:
-            return Response(429)
-
     queue: deque[Exchange] = deque()
-    reader = Reader(Front(Router([Owner()]), quotas=quotas), queue, lambda: None)
+    reader = Reader(Front(Router([_Owner()]), quotas=quotas), queue, lambda: None)
     reader.feed(SEND)
     reader.read_on()
     return reader, queue

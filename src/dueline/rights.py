@@ -20,11 +20,23 @@ class Right(StrEnum):
     ADMIN = "admin"  # change the server itself; includes every other right
 
 
-class Grant(msgspec.Struct, frozen=True):
+class TokenLimits(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a token may use. None: no limit of its own. `push_allow`: the only networks and names that it may choose for
+    pushes."""
+
+    requests_per_s: float | None = None
+    max_connections: int | None = None
+    max_polls: int | None = None
+    max_pending_jobs: int | None = None
+    max_queued_jobs: int | None = None
+    push_allow: tuple[str, ...] | None = None
+
+
+class Grant(msgspec.Struct, frozen=True, cache_hash=True):
     """The rights of one caller. `namespace` None: in every namespace. `topics` are patterns with *, ? and [...].
     `token_id`, `generation` and `name` say by which token it was given; they are empty for a caller without one.
     `secret` tells the secrets of a rotated token apart, without revealing them. `expires_at_ms`: when this secret ends,
-    on the store's clock. `push_allow`: the only networks and names that it may choose for pushes; None: any."""
+    on the store's clock."""
 
     rights: frozenset[Right]
     namespace: str | None = None
@@ -34,7 +46,11 @@ class Grant(msgspec.Struct, frozen=True):
     name: str = ""
     secret: str = ""
     expires_at_ms: int | None = None
-    push_allow: tuple[str, ...] | None = None
+    limits: TokenLimits | None = None
+
+    @property
+    def push_allow(self) -> tuple[str, ...] | None:
+        return None if self.limits is None else self.limits.push_allow
 
     def allows(self, right: Right) -> bool:
         return right in self.rights or Right.ADMIN in self.rights or right is Right.NONE

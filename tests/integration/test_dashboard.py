@@ -202,6 +202,8 @@ async def test_a_login_puts_the_token_into_a_cookie_that_no_script_and_no_other_
         (b'{"token": 1}', 400, "bad_json"),
         (b'{"token": "a", "more": 1}', 400, "bad_json"),
         (b"", 400, "bad_json"),
+        (b'{"\xed": "a"}', 400, "bad_json"),
+        (b'{"token": "\xff"}', 400, "bad_json"),
         (b'{"token": "' + b"a" * 5000 + b'"}', 413, "body_too_large"),
     ],
 )

@@ -117,6 +117,7 @@ def test_a_task_cannot_end_the_program_that_runs_it(how: str, strict: bool) -> N
         ("GET", PATH, b"", 405),
         ("POST", "/elsewhere", b"{}", 404),
         ("POST", PATH, b"not json", 400),
+        ("POST", PATH, b'{"taskType":"\xff"}', 400),
         ("POST", PATH, b'{"taskType":"task1"}', 400),
         ("POST", PATH, b"[" * 100_000, 400),
         ("POST", PATH, b'{"taskId":"1","taskType":"task1","new":' + b"[" * 100_000, 400),

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import hashlib
 
-import msgspec
-
 from dueline.config.settings import NamespaceLimits
 from dueline.dialects.http import NotGranted
-from dueline.rights import EVERYTHING, Grant, Right
+from dueline.rights import EVERYTHING, Grant, Right, TokenLimits
 from dueline.server.client_addresses import Refusal
 from dueline.server.front import FrontLimits
 from dueline.server.quotas import Quotas
@@ -230,19 +228,18 @@ async def test_a_namespace_has_so_many_polls(open_site: OpenSite) -> None:
 # -- tokens
 
 
-class Limits(msgspec.Struct, frozen=True):
-    requests_per_s: float | None = None
-    max_connections: int | None = None
-    max_polls: int | None = None
-    max_pending_jobs: int | None = None
-    max_queued_jobs: int | None = None
-
-
 class Named:
-    """Every token is valid."""
+    """Every token is valid. Some have limits."""
+
+    def __init__(self, **limits: TokenLimits) -> None:
+        self._limits = limits
 
     def admit(self, found: Found, token: str | None, namespace: str | None) -> Grant:
-        return EVERYTHING if token is None else Grant(frozenset({Right.ADMIN}), token_id=token, generation=1)
+        return (
+            EVERYTHING
+            if token is None
+            else Grant(frozenset({Right.ADMIN}), token_id=token, generation=1, limits=self._limits.get(token))
+        )
 
     def holds(self, grant: Grant) -> bool:
         return True
@@ -274,9 +271,9 @@ async def test_refused_calls_about_another_namespace_count_for_the_tokens_own(op
 
 
 async def test_a_token_has_limits_over_all_its_namespaces_beside_theirs(open_site: OpenSite) -> None:
-    limits = {"small": Limits(requests_per_s=0.001, max_connections=1)}
-    quotas = Quotas({"n": NamespaceLimits(requests_per_s=0.0005)}, lambda grant: limits.get(grant.token_id))
-    async with open_site(auth=Named(), quotas=quotas) as site:
+    auth = Named(small=TokenLimits(requests_per_s=0.001, max_connections=1))
+    quotas = Quotas({"n": NamespaceLimits(requests_per_s=0.0005)})
+    async with open_site(auth=auth, quotas=quotas) as site:
         client = await site.client()
         assert [(await client.ask(own("m", token="small"))).status for _ in range(8)] == [200] * 8
         assert [(await client.ask(own("n", token="small"))).status for _ in range(2)] == [200] * 2

@@ -9,8 +9,8 @@ import pytest
 
 from dueline.engine.commands import Send
 from dueline.engine.job import BodyKind
-from dueline.engine.tokens import MadeToken, TokenLimits, TokenWish
-from dueline.rights import EVERYTHING, Grant, Right
+from dueline.engine.tokens import MadeToken, TokenWish
+from dueline.rights import EVERYTHING, Grant, Right, TokenLimits
 
 from .matrix_kit import Caller, Server, ask
 
@@ -60,9 +60,14 @@ async def test_a_schedule_that_is_run_by_hand_obeys_them_too(server: Server) -> 
 async def test_all_calls_but_those_of_pull_count_for_the_queued_jobs_of_a_token(server: Server) -> None:
     limited, caller = await made(server, max_queued_jobs=2), Caller(server.port)
     grant = Grant(
-        frozenset({Right.ADMIN}), None, token_id=limited.token.id, generation=limited.token.generation, name="limited"
+        frozenset({Right.ADMIN}),
+        token_id=limited.token.id,
+        generation=limited.token.generation,
+        limits=limited.token.limits,
     )
-    queue = server.app.quotas.queue_of_token(grant)
+    quota = server.app.quotas.of(server.app.fronts[0].router.find("POST", "/v1/topics/t/jobs"), grant, None)
+    assert quota is not None
+    queue = quota.queue
     assert queue is not None
     queue.jobs = 2  # others of the same token are being answered
     refused = {name for name, one in server.declared.items() if (await caller.ask(one, limited.text)).status == 429}

@@ -26,13 +26,16 @@ class QueueLimit:
 
 
 class QueuedCall:
-    """The jobs of one call count until it is left."""
+    """The jobs of one call count until it is left. Raises QuotaExceeded."""
 
     __slots__ = ("_jobs", "_limit")
 
-    def __init__(self, limit: QueueLimit) -> None:
+    def __init__(self, limit: QueueLimit, jobs: int = 0) -> None:
+        if jobs:
+            limit.check(jobs)
+            limit.jobs += jobs
         self._limit = limit
-        self._jobs = 0
+        self._jobs = jobs
 
     def hold(self, jobs: int) -> None:
         """The call is about so many jobs. It may be called again, when that is known better. Raises QuotaExceeded."""

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from ..bounds import MAX_PATTERNS
 from ..redaction import redacted
-from ..rights import Grant, Right
+from ..rights import Grant, Right, TokenLimits
 from .errors import (
     AlreadyDone,
     Forbidden,
@@ -62,17 +62,6 @@ class Secret(msgspec.Struct, frozen=True, array_like=True):
 
 
 _NOBODY = Secret(bytes(32))  # no text has this hash
-
-
-class TokenLimits(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a token may use. None: no limit of its own."""
-
-    requests_per_s: float | None = None
-    max_connections: int | None = None
-    max_polls: int | None = None
-    max_pending_jobs: int | None = None
-    max_queued_jobs: int | None = None
-    push_allow: tuple[str, ...] | None = None
 
 
 class Token(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -316,8 +305,8 @@ class Tokens:
         if caller.namespace is not None and wish.namespace != caller.namespace:
             raise Forbidden(f'this token may make tokens only for the namespace "{caller.namespace}"', "namespace")
         limits = wish.limits
-        if caller.push_allow is not None and (limits is None or limits.push_allow is None):
-            limits = replace(limits or TokenLimits(), push_allow=caller.push_allow)
+        if (own := caller.push_allow) is not None and (limits is None or limits.push_allow is None):
+            limits = replace(limits or TokenLimits(), push_allow=own)
         _check_push(limits, caller)
         expires_at_ms = await self._check_expiry(wish.expires_at_ms, caller, inherits=True)
         return replace(wish, expires_at_ms=expires_at_ms, limits=limits)

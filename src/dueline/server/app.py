@@ -28,11 +28,10 @@ from ..engine.engine import Engine
 from ..engine.errors import DuelineError, Loading, QuotaExceeded, Unavailable
 from ..engine.limits import INTERNAL_NAMESPACE
 from ..engine.token_cache import TokenCache
-from ..engine.tokens import LEASE_S, TokenLimits
+from ..engine.tokens import LEASE_S
 from ..event_log import EventLog
 from ..metrics import table
 from ..metrics.metric import Samples, merge
-from ..rights import Grant
 from ..runtime.access import StoreAccess
 from ..runtime.facts import store_words
 from ..runtime.locations import StoreLocation
@@ -97,7 +96,7 @@ class App:
         self.calls = CallMetrics()
         namespace_ids = namespaces_with_own_ids(settings.dialects)
         self._notices = Notices("dueline.server")
-        self.quotas = Quotas(settings.namespaces, self._limits_of, refused=self._over_limit)
+        self.quotas = Quotas(settings.namespaces, refused=self._over_limit)
         self.access = StoreAccess(
             location,
             self._pause,
@@ -123,7 +122,6 @@ class App:
         self._pending = PendingJobs(
             self.engine,
             self.quotas.max_pending_jobs,
-            self.quotas.max_pending_jobs_of_token,
             self.quotas.refuse_pending,
         )
         has_tokens = settings.server.auth == "tokens"
@@ -193,7 +191,6 @@ class App:
             audit=self.engine.audit,
             token_places=self._callers.token_places(),
             read_only=self.settings.server.ui_read_only,
-            queue_of=None if self.tokens is None else self.quotas.queue_of_token,
         )
         limits = FrontLimits(
             max_body_bytes=self.settings.limits.max_request_bytes,
@@ -220,10 +217,6 @@ class App:
 
     def _tokens_changed(self) -> None:
         self.recheck()
-
-    def _limits_of(self, grant: Grant) -> TokenLimits | None:
-        token = None if self.tokens is None else self.tokens.tokens.get(grant.token_id)
-        return None if token is None else token.limits
 
     def _over_limit(self, limit: str, error: QuotaExceeded) -> None:
         self._notices.notice(("limit", error.message), "a limit has refused a call", limit=limit, reason=error.message)

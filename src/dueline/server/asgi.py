@@ -15,6 +15,7 @@ from typing import Any
 
 from ..dialects.http import NotGranted, Request, Response, Stream, plain_error
 from ..engine.errors import BodyTooLarge, DuelineError, QuotaExceeded, Unauthorized
+from ..engine.queue_limit import QueueLimit
 from ..rights import Grant
 from .authentication import Authenticator, OpenAccess, namespace_of, take_token, without_token
 from .browser import BrowserRules
@@ -127,19 +128,22 @@ class AsgiApp:
         request.body = body
         if not self._auth.holds(request.grant) and (error := self._auth.refusal(request.grant)):
             return self._router.failed(found, request, error)
+        queue = None if quota is None else quota.queue
         if not found.route.parks:
-            return await self._router.respond(found, request)
+            return await self._router.respond(found, request, queue)
         if quota is None:
-            return await self._parked(found, request, receive, send)
+            return await self._parked(found, request, queue, receive, send)
         try:
             with quota.poll:
-                return await self._parked(found, request, receive, send)
+                return await self._parked(found, request, queue, receive, send)
         except QuotaExceeded as error:
             return self._router.failed(found, request, error)
 
-    async def _parked(self, found: Found, request: Request, receive: Receive, send: Send) -> Response | None:
+    async def _parked(
+        self, found: Found, request: Request, queue: QueueLimit | None, receive: Receive, send: Send
+    ) -> Response | None:
         """Run a handler that may wait; cancel it when the client disconnects."""
-        handler = asyncio.ensure_future(self._router.respond(found, request))
+        handler = asyncio.ensure_future(self._router.respond(found, request, queue))
         watch = asyncio.ensure_future(_disconnected(receive))
         self._polls[handler] = request.grant
         try:

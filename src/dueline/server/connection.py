@@ -230,7 +230,7 @@ class Connection(asyncio.Protocol):
             self._hand_over()
             return
         self._current = exchange
-        handler = self._front.router.respond(exchange.found, exchange.request)
+        handler = self._front.router.respond(exchange.found, exchange.request, exchange.queue)
         step(handler, partial(self._finish, exchange), self._fail)
 
     def _fail(self) -> None:
@@ -343,7 +343,7 @@ class Connection(asyncio.Protocol):
             if (refused := self._front.ended(exchange)) is not None:  # it may have waited in the queue
                 return refused
             with exchange.quota.poll if parks and exchange.quota is not None else nullcontext():
-                answer = await self._front.router.respond(exchange.found, exchange.request)
+                answer = await self._front.router.respond(exchange.found, exchange.request, exchange.queue)
                 if answer.stream is not None:
                     return await self._stream(exchange, answer, answer.stream)
             if not parks or (refused := self._front.ended(exchange)) is None:

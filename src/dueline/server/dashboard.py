@@ -134,7 +134,7 @@ class Dashboard:
             raise NoRoute("This server does not check tokens; there is nothing to log in to.")
         try:
             token = self._decode(request.body).token
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise BadJson('Send {"token": "..."}.') from None
         grant = self._login(token)
         if not grant.allows(Right.READ):

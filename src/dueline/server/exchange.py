@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from ..dialects.http import Request, Response
+from ..engine.queue_limit import QueueLimit
 from ..rights import Grant
 from .quotas import Quota
 from .router import Found, fixed_route, internal_error
@@ -28,6 +29,11 @@ class Exchange(msgspec.Struct):
     begun_s: float = 0.0
     quota: Quota | None = None
     streams: bool = False  # its answer has begun and comes in pieces
+
+    @property
+    def queue(self) -> QueueLimit | None:
+        """The limit of queued jobs of the caller's token."""
+        return None if self.quota is None else self.quota.queue
 
 
 class KnownHead(msgspec.Struct, frozen=True):

@@ -40,26 +40,24 @@ class _Count:
 
 
 class PendingJobs:
-    """A `SendLimit` of the engine. `max_of` and `max_of_token`: the limit of a namespace or of a caller's token, if it
-    has one. `refuse` makes the error; its last argument is the caller if the limit is that of its token."""
+    """A `SendLimit` of the engine. `max_of`: the limit of a namespace, if it has one. `refuse` makes the error; its
+    last argument is the caller if the limit is that of its token."""
 
     def __init__(
         self,
         engine: Engine,
         max_of: Callable[[str], int | None],
-        max_of_token: Callable[[Grant], int | None],
         refuse: Callable[[str, int, Grant | None], DuelineError],
     ) -> None:
         self._engine = engine
         self._max_of = max_of
-        self._max_of_token = max_of_token
         self._refuse = refuse
         self._counts: dict[str, _Count] = {}
 
     def admit(self, namespace: str, jobs: int, grant: Grant = EVERYTHING) -> Awaitable[None] | None:
         """Count these sends. Raises QuotaExceeded, at once or when what it returns is awaited."""
         count = self._counts.get(namespace)
-        token_max = self._max_of_token(grant) if grant.token_id else None
+        token_max = None if grant.limits is None else grant.limits.max_pending_jobs
         if count is None:
             max_jobs = self._max_of(namespace)
             if max_jobs is None and token_max is None:

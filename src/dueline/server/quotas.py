@@ -5,7 +5,7 @@
     connection    ConnectionQuota          it counts for the caller of its last request
     poll          with Quota.poll
     queued jobs   queue_of                 of a namespace: those that wait for a script call (engine.queue_limit)
-                  queue_of_token           of a token: those of its calls
+                  Quota.queue              of a token: those of its calls
     name look-up  look_up                  names that pushes resolve, per second; only of a namespace
     send          refuse_pending           pending jobs are counted in server.pending_jobs
 
@@ -21,7 +21,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import ceil
-from typing import Protocol
 from weakref import WeakValueDictionary
 
 from ..api.server_info import LimitUse
@@ -31,7 +30,7 @@ from ..engine.errors import QuotaExceeded
 from ..engine.queue_limit import QueueLimit
 from ..metrics import table
 from ..metrics.metric import Samples
-from ..rights import Grant
+from ..rights import Grant, TokenLimits
 from .client_addresses import ClientAddresses, Refusal
 from .router import Found
 
@@ -41,19 +40,7 @@ MAX_NAMESPACES = 200  # with series of their own in the metrics
 OTHER = "other"
 
 
-class UseLimits(Protocol):
-    """What a token or a namespace may use. None: no limit of its own."""
-
-    @property
-    def requests_per_s(self) -> float | None: ...
-    @property
-    def max_connections(self) -> int | None: ...
-    @property
-    def max_polls(self) -> int | None: ...
-    @property
-    def max_pending_jobs(self) -> int | None: ...
-    @property
-    def max_queued_jobs(self) -> int | None: ...
+UseLimits = NamespaceLimits | TokenLimits
 
 
 class Owner:
@@ -140,14 +127,15 @@ class Use:
 
 
 class Quota:
-    """The uses that a request counts for."""
+    """The uses that a request counts for. `queue`: the limit of the jobs of the token's calls."""
 
-    __slots__ = ("__weakref__", "_buckets", "_quotas", "_uses", "poll")
+    __slots__ = ("__weakref__", "_buckets", "_quotas", "_uses", "poll", "queue")
 
     def __init__(self, quotas: Quotas, uses: tuple[Use, ...]) -> None:
         self._quotas = quotas
         self._uses = uses
         self._buckets = tuple(use.bucket for use in uses if use.bucket is not None)
+        self.queue = uses[-1].queue if uses[-1].owner.token_id else None
         self.poll = _Poll(quotas, uses)  # `with quota.poll:` around a request that may wait
 
     def take(self, now_s: float) -> bool:
@@ -230,17 +218,15 @@ class ConnectionQuota:
 
 
 class Quotas:
-    """The limits of a process. `namespaces`: those of the settings; EVERY_NAMESPACE is for all others. `limits_of`: the
-    limits of the token that a grant was given by. `refused` is called with every refusal, for the log."""
+    """The limits of a process. `namespaces`: those of the settings; EVERY_NAMESPACE is for all others.
+    `refused` is called with every refusal, for the log."""
 
     def __init__(
         self,
         namespaces: Mapping[str, NamespaceLimits] = {},
-        limits_of: Callable[[Grant], UseLimits | None] = lambda grant: None,
         refused: Callable[[str, QuotaExceeded], None] = lambda limit, error: None,
     ) -> None:
         self._namespaces = namespaces
-        self._limits_of = limits_of
         self._refused_one = refused
         self._uses: WeakValueDictionary[tuple[str, str | int], Use] = WeakValueDictionary()
         self._quotas: WeakValueDictionary[tuple[str, str, int], Quota] = WeakValueDictionary()
@@ -259,8 +245,7 @@ class Quotas:
         if not found.is_limited:
             return None
         namespace = grant.namespace or namespace
-        token_limits = self._limits_of(grant)
-        if token_limits is None and not self._namespaces:
+        if grant.limits is None and not self._namespaces:
             return None
         name = namespace or DEFAULT_NAMESPACE
         key = (name, grant.token_id, grant.generation)
@@ -268,8 +253,8 @@ class Quotas:
         if quota is None:
             own = self._use_of(name)
             uses = [] if own is None else [own]
-            if token_limits is not None:
-                uses.append(self._token_use(grant, name, token_limits))
+            if grant.limits is not None:
+                uses.append(self._token_use(grant, name, grant.limits))
             if not uses:
                 return None
             quota = self._quotas[key] = Quota(self, tuple(uses))
@@ -280,21 +265,10 @@ class Quotas:
         limits = self.limits(namespace)
         return None if limits is None else limits.max_pending_jobs
 
-    def max_pending_jobs_of_token(self, grant: Grant) -> int | None:
-        limits = self._limits_of(grant)
-        return None if limits is None else limits.max_pending_jobs
-
     def queue_of(self, namespace: str) -> QueueLimit | None:
         """The limit of the namespace's jobs that wait for a script call."""
         use = self._use_of(namespace)
         return None if use is None else use.queue
-
-    def queue_of_token(self, grant: Grant) -> QueueLimit | None:
-        """The limit of the jobs of a token's calls."""
-        limits = self._limits_of(grant)
-        if limits is None or limits.max_queued_jobs is None:
-            return None
-        return self._token_use(grant, DEFAULT_NAMESPACE, limits).queue
 
     def look_up(self, namespace: str) -> float:
         """Count a name that a push resolves. Returns how long to wait first; 0: it may be resolved now."""
@@ -318,11 +292,10 @@ class Quotas:
     def refuse_pending(self, namespace: str, max_jobs: int, grant: Grant | None = None) -> QuotaExceeded:
         """Count a send that was refused because of the namespace's pending jobs. `grant`: by the limit of this caller's
         token. Returns the error."""
-        if grant is None:
+        if grant is None or grant.limits is None:
             owner, amount = self._owner(namespace), f"{max_jobs} pending jobs"
         else:
-            limits = self._limits_of(grant) or NamespaceLimits()  # it may have been revoked in the meantime
-            owner = self._token_use(grant, namespace, limits).owner
+            owner = self._token_use(grant, namespace, grant.limits).owner
             amount = f"{max_jobs} pending jobs in its namespace"
         return self.refuse(owner, "max_pending_jobs", amount)
 

@@ -48,7 +48,7 @@ from ..engine.errors import (
 )
 from ..engine.queue_limit import QueuedCall, QueueLimit
 from ..event_log import EventLog
-from ..rights import ALL, Grant, Right
+from ..rights import ALL, Right
 from .request_fields import request_fields
 
 log = EventLog("dueline.server")
@@ -100,7 +100,7 @@ class _Node:
 class Router:
     """All routes of a listener. `respond` raises nothing but CancelledError. `owner` answers all unclaimed paths.
     `token_places`: where the routes of a dialect may carry a token, if that is less than they say. `read_only`: a
-    login at the dashboard changes nothing. `queue_of`: the limit of queued jobs of a caller's token."""
+    login at the dashboard changes nothing."""
 
     def __init__(
         self,
@@ -111,11 +111,9 @@ class Router:
         audit: Audit | None = None,
         token_places: Mapping[RouteOwner, TokenPlace] = MappingProxyType({}),
         read_only: bool = False,
-        queue_of: Callable[[Grant], QueueLimit | None] | None = None,
     ) -> None:
         self._guard = guard
         self._audit = audit
-        self._queue_of = queue_of
         self._spellers = [dialect for dialect in dialects if isinstance(dialect, PathSpeller)]
         self._spaces = [
             (dialect.space, dialect) for dialect in dialects if isinstance(dialect, SpaceOwner) and dialect.space
@@ -182,17 +180,18 @@ class Router:
             return self._at(walked[0], method, walked[1])
         return self._respelled(method, path, redirects) or self._nowhere(path)
 
-    def respond(self, found: Found, request: Request) -> Coroutine[Any, Any, Response]:
+    def respond(self, found: Found, request: Request, queue: QueueLimit | None = None) -> Coroutine[Any, Any, Response]:
         """Run the handler. The dialect answers a refusal (DuelineError); anything unexpected is 500 `internal`. An
-        audited call is in the audit log before it is answered."""
+        audited call is in the audit log before it is answered. `queue`: the limit of queued jobs of the caller's
+        token."""
         if found.route.audited and self._audit is not None:
-            return self._audited(self._audit, found, request)
-        return self._respond(found, request)
+            return self._audited(self._audit, found, request, queue)
+        return self._respond(found, request, queue)
 
-    async def _audited(self, audit: Audit, found: Found, request: Request) -> Response:
+    async def _audited(self, audit: Audit, found: Found, request: Request, queue: QueueLimit | None) -> Response:
         request.note = note = _note(found, request)
         try:
-            answer = await self._respond(found, request)
+            answer = await self._respond(found, request, queue)
         except asyncio.CancelledError:  # it may have taken effect
             note.code = GONE
             if _is_audited(found.route, note):
@@ -203,18 +202,16 @@ class Router:
             await audit.write(note)
         return answer
 
-    async def _respond(self, found: Found, request: Request) -> Response:
+    async def _respond(self, found: Found, request: Request, queue: QueueLimit | None) -> Response:
         try:
             if self._guard is not None and (waiting := self._guard(request, found.route)) is not None:
                 await waiting
-            limit = None if self._queue_of is None or not found.is_limited else self._queue_of(request.grant)
-            if limit is None:
+            if queue is None:
                 return await found.route.handler(request)
-            with QueuedCall(limit) as request.queued:
-                right = found.route.right  # a mapping: the handler knows the command
-                if isinstance(right, Right) and right is not Right.PULL and not found.route.parks:
-                    request.hold_jobs(1)
-                return await found.route.handler(request)
+            route = found.route
+            is_counted = isinstance(route.right, Right) and route.right is not Right.PULL and not route.parks
+            with QueuedCall(queue, 1 if is_counted else 0) as request.queued:  # else the handler knows the command
+                return await route.handler(request)
         except DuelineError as error:
             return self.failed(found, request, error)
         except Exception:

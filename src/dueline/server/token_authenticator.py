@@ -92,7 +92,7 @@ class TokenAuthenticator:
             name=known.name,
             secret=_name(secret),
             expires_at_ms=min(ends, default=None),
-            push_allow=None if known.limits is None else known.limits.push_allow,
+            limits=known.limits,
         )
 
 

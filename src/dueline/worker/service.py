@@ -132,7 +132,7 @@ class SpringService:
             return 413, b"the body is too large"
         try:
             work = msgspec.json.decode(body, type=Work)
-        except (msgspec.DecodeError, RecursionError) as wrong:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
             return 400, f"not a job: {wrong}".encode()
         failed = [handler for handler in self._handlers.get(work.taskType, ()) if not _invoked(handler, work)]
         return (500, b"failed") if failed and self.strict else (200, b"accepted")

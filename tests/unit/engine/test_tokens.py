@@ -29,13 +29,12 @@ from dueline.engine.tokens import (
     OVERLAP_MS,
     RETAIN_MS,
     MadeToken,
-    TokenLimits,
     Tokens,
     TokenWish,
     token_hash,
     token_id,
 )
-from dueline.rights import EVERYTHING, Grant, Right
+from dueline.rights import EVERYTHING, Grant, Right, TokenLimits
 from dueline.store.memory import MemoryStore
 from dueline.testing.clock import VirtualClock
 from dueline.testing.timer import VirtualTimer, settled
@@ -74,7 +73,7 @@ def grant(made: MadeToken) -> Grant:
         token.id,
         token.generation,
         token.name,
-        push_allow=None if token.limits is None else token.limits.push_allow,
+        limits=token.limits,
     )
 
 

@@ -10,11 +10,11 @@ from dueline.engine.commands import Send
 from dueline.engine.engine import Engine
 from dueline.engine.errors import QuotaExceeded, StoreDown
 from dueline.engine.job import BodyKind
-from dueline.rights import EVERYTHING, Grant, Right
+from dueline.rights import EVERYTHING, Grant, Right, TokenLimits
 from dueline.server.pending_jobs import PendingJobs
 from dueline.store.memory import MemoryStore
 
-TOKENS = {"two": 2, "nine": 9}  # tokens with limits of their own
+TOKENS = {"two": TokenLimits(max_pending_jobs=2), "nine": TokenLimits(max_pending_jobs=9)}
 
 
 class Counted(Engine):
@@ -35,7 +35,6 @@ def limited(max_jobs: int = 3) -> tuple[Counted, PendingJobs]:
     pending = PendingJobs(
         engine,
         lambda namespace: max_jobs if namespace == "n" else None,
-        lambda grant: TOKENS.get(grant.token_id),
         lambda namespace, most, grant: QuotaExceeded(f"{namespace} {most} {'' if grant is None else grant.token_id}"),
     )
     engine.limit_sends(pending)
@@ -43,7 +42,7 @@ def limited(max_jobs: int = 3) -> tuple[Counted, PendingJobs]:
 
 
 async def send(engine: Engine, *ids: str, namespace: str = "n", token: str = "") -> None:
-    grant = Grant(frozenset({Right.SEND}), token_id=token) if token else EVERYTHING
+    grant = Grant(frozenset({Right.SEND}), token_id=token, limits=TOKENS.get(token)) if token else EVERYTHING
     await engine.send_many(namespace, "t", [Send(id, b"1", BodyKind.JSON) for id in ids], grant)
 
 

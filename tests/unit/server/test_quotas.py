@@ -13,8 +13,7 @@ from dueline.config.settings import NamespaceLimits
 from dueline.dialects.http import PUBLIC, Request, Response, Route, TokenPlace
 from dueline.engine.errors import DuelineError, QuotaExceeded
 from dueline.engine.queue_limit import QueuedCall
-from dueline.engine.tokens import TokenLimits
-from dueline.rights import ALL, EVERYTHING, Grant, Right
+from dueline.rights import ALL, EVERYTHING, Grant, Right, TokenLimits
 from dueline.server.quotas import Bucket, ConnectionQuota, Quotas
 from dueline.server.router import Found
 
@@ -104,11 +103,9 @@ def test_health_and_what_is_about_the_whole_server_is_not_limited() -> None:
 
 
 def test_a_request_that_one_limit_refuses_costs_the_other_nothing() -> None:
-    quotas = Quotas(
-        {"n": NamespaceLimits(requests_per_s=10), "m": NamespaceLimits()},
-        lambda grant: NamespaceLimits(requests_per_s=5),
-    )
-    both, other = quotas.of(SEND, EVERYTHING, "n"), quotas.of(SEND, EVERYTHING, "m")
+    quotas = Quotas({"n": NamespaceLimits(requests_per_s=10), "m": NamespaceLimits()})
+    grant = Grant(frozenset({Right.SEND}), token_id="t", limits=TokenLimits(requests_per_s=5))
+    both, other = quotas.of(SEND, grant, "n"), quotas.of(SEND, grant, "m")
     assert both is not None
     assert other is not None
     assert [both.take(0) for _ in range(15)] == [True] * 10 + [False] * 5
@@ -163,13 +160,13 @@ def test_what_a_token_uses_is_shown_with_its_id_beside_its_namespace() -> None:
     limits = TokenLimits(
         requests_per_s=5, max_connections=2, max_polls=3, max_pending_jobs=7, max_queued_jobs=4, push_allow=()
     )
-    grant = Grant(frozenset({Right.SEND}), "n", token_id="t", generation=1)
-    quotas = Quotas(limits_of=lambda grant: limits if grant.token_id else None)
+    grant = Grant(frozenset({Right.SEND}), "n", token_id="t", generation=1, limits=limits)
+    quotas = Quotas()
     quotas.pending = lambda: {"n": 6, "m": 1}
-    assert quotas.queue_of_token(EVERYTHING) is None
-    assert quotas.max_pending_jobs_of_token(grant) == 7
-    quota, queue = quotas.of(SEND, grant, "n"), quotas.queue_of_token(grant)
+    assert quotas.of(SEND, EVERYTHING, "n") is None
+    quota = quotas.of(SEND, grant, "n")
     assert quota is not None
+    queue = quota.queue
     assert queue is not None
     ConnectionQuota().count(quota, 0)
     with QueuedCall(queue) as call:
@@ -190,7 +187,7 @@ def test_what_a_token_uses_is_shown_with_its_id_beside_its_namespace() -> None:
                 LimitUse("token_max_queued_jobs", 4, 2, 1, "n", "t"),
             ]
     assert queue.jobs == 0
-    other = Grant(frozenset({Right.SEND}), "n", token_id="u", generation=1)
+    other = Grant(frozenset({Right.SEND}), "n", token_id="u", generation=1, limits=limits)
     quotas.of(SEND, other, "n")
     assert [row.refused for row in quotas.in_use() if row.token_id == "u"] == [0] * 5  # those of "t" are not its own
     used, refused = quotas.samples()

@@ -49,8 +49,7 @@ def jobs_in(request: Any) -> int:
 def _send(engine: Engine) -> Check:
     def check(caller: Caller, params: tuple[str, ...], request: r.NewJob | list[r.NewJob]) -> None:
         check_topic(caller.grant, params[0])
-        jobs = [request] if isinstance(request, r.NewJob) else request
-        if any(job.id is not None for job in jobs):
+        if request.id is not None if isinstance(request, r.NewJob) else any(job.id is not None for job in request):
             check_own_id(caller.grant, engine.has_namespace_ids(caller.namespace))
 
     return check

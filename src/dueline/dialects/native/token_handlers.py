@@ -11,8 +11,8 @@ from ...api import token_requests as tr
 from ...api.reply import Reply
 from ...engine.errors import InvalidField
 from ...engine.policy import duration_ms
-from ...engine.tokens import OVERLAP_MS, MadeToken, Token, TokenLimits, Tokens, TokenWish
-from ...rights import Right
+from ...engine.tokens import OVERLAP_MS, MadeToken, Token, Tokens, TokenWish
+from ...rights import Right, TokenLimits
 from ..contract import PushRules
 from . import decode, encode
 from .push_rules import named
