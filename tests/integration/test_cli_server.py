@@ -135,7 +135,7 @@ def test_a_job_lives_its_whole_life_at_the_prompt(shell: Shell) -> None:
 def test_the_history_of_a_job_says_who_had_it_and_what_went_wrong(shell: Shell) -> None:
     shell.json("send", "past", "x", "--id", "a")
     leased = shell.json("pull", "past", "--wait", "30s", "--by", "desk-4")["jobs"][0]
-    shell.json("release", "past", "a", leased["lease"], "--error", "no paper", "--delay", "1h")
+    shell.json("release", "past", "a", leased["lease"], "--error", "no paper", "--in", "1h")
     shell.json("cancel", "past", "a", "--yes")
     told = shell.json("history", "past", "a")
     assert [entry["what"] for entry in told["entries"]] == ["sent", "delivered", "released", "cancelled"]

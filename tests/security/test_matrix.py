@@ -120,7 +120,7 @@ SECONDARY = {
     },
     "send_many": Secondary("ouqiang", "POST", "/v1/topics/a-x/jobs", [{"body": 1}, {**NEW, "on_conflict": "replace"}]),
     "patch": Secondary("ouqiang", "PATCH", "/v1/topics/a-x/jobs/J1", {"delay": "2h"}),
-    "history": Secondary("ouqiang", "GET", "/v1/topics/a-x/jobs/J1/history", None),
+    "history": Secondary("ouqiang", "GET", "/v1/topics/a-x/jobs/J1/history", None, (Right.READ,)),
     "fire": Secondary("ouqiang", "POST", "/v1/topics/a-x/jobs/J1/fire", None),
     "cancel": Secondary("ouqiang", "DELETE", "/v1/topics/a-x/jobs/J1", None),
 }
