@@ -22,6 +22,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 COMPILE := uv pip compile pyproject.toml --generate-hashes --no-emit-index-url --no-header --universal \
 	--python-version 3.11 --quiet
 
+PLUGINS := $(addprefix -p ,xdist.plugin pytest_timeout _hypothesis_pytestplugin dueline.testing.pytest_plugin)
+
 # Tests start hundreds of Python processes. Each would compile all modules again if bytecode were not kept.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -49,11 +51,12 @@ dev: .venv/.dev
 serve: setup
 	exec $(BIN)/dueline serve $(ARGS)
 
-# Four processes for two cores, because the tests of real servers wait about as long as they compute. Each test file runs
+# Six processes for two cores, because the tests of real servers wait about as long as they compute. Each test file runs
 # in one process, so that its fixtures (a store, a server) start only once. The files run in order: short tests come last.
-# Schemathesis makes its test cases while tests are collected, so the quick run does not even load it.
+# Only the plugins that it needs are loaded: Schemathesis makes its test cases while tests are collected, and pytest would
+# rewrite the assertions of all modules of a package that brings a plugin, ours too, in each of the six processes.
 test: dev
-	$(BIN)/pytest -n 6 --dist loadfile --no-loadscope-reorder -m "not slow and not faults" -p no:schemathesis --ignore=tests/unit/native/test_schemathesis.py --ignore=tests/browser $(ARGS)
+	PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 $(BIN)/pytest $(PLUGINS) -n 6 --dist loadfile --no-loadscope-reorder -m "not slow and not faults" --ignore=tests/unit/native/test_schemathesis.py --ignore=tests/browser $(ARGS)
 
 # Kills under load, mutants of the scripts, calls made up from the OpenAPI document, other languages and libraries. Takes
 # minutes more; `make check` runs both.

@@ -28,6 +28,7 @@ from dueline.load_generator import (
     Conversation,
     NewJobs,
     Tally,
+    chained,
     consumes,
     lives,
     new_ids,
@@ -175,6 +176,9 @@ def conversations(orders: Orders, tally: Tally, notes: Notes) -> Callable[[], Co
     work, body_bytes = orders["work"], orders["body_bytes"]
     if work == "set":
         return lambda: sets(tally)
+    if work == "chained":
+        due_now = same_jobs(orders["body_bytes"], lambda: 0)
+        return lambda: chained(due_now, tally, 0, PATIENCE_S)
     if work == "life":
         due_now = same_jobs(body_bytes, lambda: 0)
         return lambda: lives(due_now, tally, 0, PATIENCE_S)

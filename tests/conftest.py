@@ -1,6 +1,7 @@
 """What every test has: `async def` tests are run, and the garbage collector skips what was loaded before them."""
 
 import gc
+import os
 
 pytest_plugins = ["tests.kit.async_tests", "tests.kit.fault_suite"]
 
@@ -10,5 +11,6 @@ def pytest_collection() -> None:
 
 
 def pytest_collection_finish() -> None:
+    os.environ.pop("PYTEST_DISABLE_PLUGIN_AUTOLOAD", None)  # of `make test`; a pytest that a test starts loads them all
     gc.freeze()
     gc.enable()

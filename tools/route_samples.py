@@ -115,7 +115,7 @@ SAMPLES: dict[str, Sample] = {
     "info": Sample("GET", "/v1/info", Names.NOTHING),
     "list_workers": Sample("GET", "/v1/workers", Names.NOTHING),  # it shows what the token is valid for
     "put_worker": Sample("PUT", "/v1/workers/a", body=WORKER),
-    "stop_worker": Sample("DELETE", "/v1/workers/a", Names.NOTHING),
+    "stop_worker": Sample("DELETE", "/v1/workers/none", Names.NOTHING),  # the stored report names the topics
     "events": Sample("GET", "/v1/events?topic={topic}&wait_ms=0"),
     "camellia_send_msg": Sample("POST", C + "sendMsg", form={**MSG, "msg": "x", "delayMillis": "3600000"}),
     "camellia_pull_msg": Sample("POST", C + "pullMsg", form={"topic": "{topic}"}),

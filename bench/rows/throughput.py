@@ -20,6 +20,7 @@ BULK_CONNECTIONS = 16  # 1,600 jobs in flight, more than one script call takes
 LINES = {
     "send": ("durable HTTP sends, one job each", 0.40, CONNECTIONS),
     "life": ("whole lives: send, pull, ack, one job each", 0.12, CONNECTIONS),
+    "chained": ("whole lives: send, pull with the ack of the job before", 0.14, CONNECTIONS),
     "bulk": ("bulk sends, 100 jobs a call", 1.0, BULK_CONNECTIONS),
 }
 

@@ -4,6 +4,7 @@ A conversation is a generator. It yields requests of the native API and is sent 
 
     sends      new jobs, one or many per call
     lives      send, pull and ack, one job each
+    chained    the same, with the ack of each job in the next pull
     consumes   long-poll and ack
 
 A driver moves the bytes: `bench/load.py` with epoll on raw sockets, `cli.bench_load` with asyncio on the SDK's
@@ -98,6 +99,30 @@ def lives(new_jobs: NewJobs, tally: Tally, wait_ms: int, patience_s: float) -> C
             tally.finish(1, begun_s)
         else:
             tally.refuse(1, status, text)
+
+
+def chained(new_jobs: NewJobs, tally: Tally, wait_ms: int, patience_s: float) -> Conversation:
+    """Lives in which each pull acks the job before. The last job of a connection stays leased and is not counted."""
+    done = b""
+    while tally.take(1):
+        begun_s = perf_counter()
+        status, text = yield "send", new_jobs(1)
+        if status != 201:
+            tally.refuse(1, status, text)
+            continue
+        at = 0
+        while at < 7 and status in (200, 201) and perf_counter() - begun_s < patience_s:
+            status, text = yield "pull", b'{"max":1,"wait_ms":%d,"ack":[%b]}' % (wait_ms, done)
+            if done and status == 200:
+                tally.finish(1, begun_s)
+                done = b""
+            at = 0 if text.startswith(b'{"jobs":[]') else text.find(b'{"id":"') + 7
+        if at < 7 or status != 200:
+            tally.refuse(1, status, text)
+            continue
+        lease_at = text.find(b'"lease":"', at) + 9
+        leased = text[at : text.find(b'"', at)], text[lease_at : text.find(b'"', lease_at)]
+        done = b'{"id":"%b","lease":"%b"}' % leased
 
 
 def consumes(

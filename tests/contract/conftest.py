@@ -7,10 +7,17 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.kit.async_tests import async_fixture
-from tests.kit.fixtures import make_kit, private_cluster, private_redis, private_sentinels, private_valkey
+from tests.kit.fixtures import (
+    make_kit,
+    private_cluster,
+    private_redis,
+    private_sentinels,
+    private_valkey,
+    replicated_cluster,
+)
 from tests.kit.store import KINDS, SLOW_KINDS, StoreKit
 
-__all__ = ["private_cluster", "private_redis", "private_sentinels", "private_valkey"]
+__all__ = ["private_cluster", "private_redis", "private_sentinels", "private_valkey", "replicated_cluster"]
 
 
 @async_fixture(params=[*KINDS, *(pytest.param(kind, marks=pytest.mark.slow) for kind in SLOW_KINDS)])

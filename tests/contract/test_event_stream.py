@@ -85,7 +85,7 @@ async def test_a_listener_after_a_while_without_one_gets_a_gap_and_wakes_the_mem
 async def test_entries_come_in_order_with_their_numbers_and_are_announced(kit: StoreKit) -> None:
     stream, heard = kit.store.stream, asyncio.Event()
     start = (await stream.listen()).last
-    await stream.watch_news(heard.set)
+    await stream.watch_entries(heard.set)
     await stream.append("a", 1, [b"one", b"\x00two"])
     await asyncio.wait_for(heard.wait(), SIGNAL_WITHIN_S)
     kit.clock.advance(5)
@@ -96,7 +96,7 @@ async def test_entries_come_in_order_with_their_numbers_and_are_announced(kit: S
     assert sorted(found, key=lambda one: position(one.id)) == found
     assert (await stream.read(start)).last == found[-1].id
     assert shown(await everything(stream, found[0].id)) == list(events[1:])
-    await stream.unwatch_news(heard.set)
+    await stream.unwatch_entries(heard.set)
 
 
 async def test_a_repeated_append_adds_nothing(kit: StoreKit) -> None:

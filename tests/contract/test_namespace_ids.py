@@ -37,6 +37,15 @@ async def test_a_job_is_found_by_its_id_alone(kit: StoreKit) -> None:
     assert await kit.store.read(everywhere, ["1", "2", "3"]) == [None, None, None]
 
 
+async def test_a_topic_of_any_name_keeps_its_jobs(kit: StoreKit) -> None:
+    """What a store writes for itself beside the topics has the name of none."""
+    topics = ["a", "w", "W", "m:W", "directory"]
+    for topic in topics:
+        await kit.store.send(namespace_ids(kit, topic), [item(f"of {topic}")])
+    assert [await ids_of(kit, topic) for topic in topics] == [[f"of {topic}"] for topic in topics]
+    await kit.store.ack(namespace_ids(kit, ""), [Ref(f"of {topic}") for topic in topics])
+
+
 async def test_a_replace_that_changes_the_topic_leaves_one_job(kit: StoreKit) -> None:
     await kit.store.send(namespace_ids(kit, "a"), [item("1")])
     [moved] = await kit.store.send(namespace_ids(kit, "b"), [item("1")])

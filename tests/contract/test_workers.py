@@ -16,8 +16,10 @@ async def test_a_worker_is_known_for_a_minute_after_its_last_beat(kit: StoreKit)
     kit.clock.advance(FORGET_MS - 6)
     entries = [WorkerEntry("a", first_ms, False, b"\x00one"), WorkerEntry("b", first_ms + 5, False, b"two")]
     assert await workers.page(namespace, 0) == (entries, None)
+    assert [await workers.get(namespace, name) for name in ("a", "b", "c", "")] == [*entries, None, None]
     kit.clock.advance(1)
     assert await workers.page(namespace, 0) == (entries[1:], None)
+    assert [await workers.get(namespace, name) for name in ("a", "b")] == [None, entries[1]]
     assert await workers.beat(namespace, "b", b"new")
     assert await workers.page(namespace, 0) == ([WorkerEntry("b", kit.clock.now_ms, False, b"new")], None)
 

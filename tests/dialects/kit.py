@@ -6,6 +6,7 @@ The coroutine tests of a file that take the same fixture run at the same time on
 its own. So the timed cases of a file cost as much as the longest of them.
 
 DUELINE_TEST_AUTH=path runs the servers with tokens, and every client has its token in front of its paths.
+DUELINE_TEST_STORE=URL runs the servers on this store, for example on a Cluster.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import os
 import re
 import threading
 import time
+import uuid
 from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -131,7 +133,20 @@ async def serve(data: Path, env: Mapping[str, str] | None = None, args: Sequence
     """Start a private server. `env`: its configuration, as DUELINE_... variables."""
     if os.environ.get("DUELINE_TEST_AUTH") == "path":
         return await serve_with_tokens(data, {**PATH_TOKENS, **(env or {})}, args)
+    if (url := os.environ.get("DUELINE_TEST_STORE")) is not None:
+        return await serve_on(url, data, env, args)
     server = ServerProcess(data, env=env, args=args)
+    await server.start()
+    return RunningServer(server)
+
+
+async def serve_on(
+    url: str, data: Path, env: Mapping[str, str] | None = None, args: Sequence[str] = ()
+) -> RunningServer:
+    """Start a private server on a store that others use, too: it has a prefix of its own."""
+    server = ServerProcess(
+        data, env={"DUELINE_STORE__PREFIX": uuid.uuid4().hex, **(env or {})}, args=args, store_url=url
+    )
     await server.start()
     return RunningServer(server)
 

@@ -107,10 +107,11 @@ async def test_nothing_is_lost_and_all_polls_are_woken_when_a_primary_is_replace
         suite.report(await running.finished(name, gap_topics=topics[:2], extra_topics=polled, **times))
 
 
+@pytest.mark.parametrize("how", ["atomically", "key by key"])
 async def test_polls_of_slots_that_move_are_woken(
-    suite: FaultSuite, calm_cluster: PrivateCluster, folder: Path
+    suite: FaultSuite, calm_cluster: PrivateCluster, folder: Path, how: str
 ) -> None:
-    """All slots of the polls move at once, to the next shard and back."""
+    """All slots of the polls move to the next shard, and back: at once, or one after the other."""
     cluster = calm_cluster
     source, target, _ = await asyncio.to_thread(primaries, cluster)
     topics = topics_on(source, 2)
@@ -122,13 +123,17 @@ async def test_polls_of_slots_that_move_are_woken(
             await polls.park()
             began_ns = running.recorder.now_ns()
             slots = {slot_of_topic(topic) for topic in (*topics, *parked)}
-            await asyncio.to_thread(move_slots_atomically, cluster, slots, source, target)
+            if how == "atomically":
+                await asyncio.to_thread(move_slots_atomically, cluster, slots, source, target)
+            else:
+                for slot in slots:
+                    await asyncio.to_thread(move_slot, cluster, slot, target)
             running.recorder.fault(f"{len(slots)} slots moved", began_ns)
             wake_ms = max(wake_ms, await polls.wake(topics[0]))
             await running.serves()
             source, target = target, source
-        running.others += not_accepted(running)
-        name = f"Cluster: slots moved atomically, {POLLS} polls"
+        running.others += not_accepted(running) if how == "atomically" else unclean(running)
+        name = f"Cluster: slots moved {how}, {POLLS} polls"
         times = {"wake_ms": wake_ms, "wake_limit_ms": WAKE_LIMIT_MS}
         suite.report(await running.finished(name, extra_topics=polled, **times))
 
@@ -137,6 +142,12 @@ def not_accepted(running: LoadedServers) -> list[str]:
     """The calls that were not answered 2xx, by kind."""
     failed = Counter(f"{type(e).__name__} {e.code}" for e in running.recorder.events if e.outcome is not Outcome.OK)
     return [f"{count} x {what}" for what, count in failed.items()]
+
+
+def unclean(running: LoadedServers) -> list[str]:
+    """The refusals that no caller should see."""
+    codes = {event.code for event in running.recorder.events if event.outcome is not Outcome.OK} - CLEAN
+    return [f"a call was answered {code}" for code in codes]
 
 
 async def test_atomic_moves_of_slots_refuse_no_call(
@@ -162,8 +173,7 @@ async def test_moves_of_slots_key_by_key_are_clean(
     async with loaded(folder, cluster.url, suite.seed, topics=topics, plan=TAME) as running:
         for number in range(suite.rounds(6, 100)):
             await move(running, slot_of_topic(topics[number % 2]), cluster, nodes, atomically=False)
-        unclean = {e.code for e in running.recorder.events if e.outcome is not Outcome.OK} - CLEAN
-        running.others += [f"a call was answered {code}" for code in unclean]
+        running.others += unclean(running)
         suite.report(await running.finished("Cluster: slots moved key by key"))
 
 

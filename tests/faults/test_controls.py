@@ -5,10 +5,13 @@ A blind test is worse than none. The same load and the same checker judge the cr
 
 from __future__ import annotations
 
+import json
 import uuid
+from pathlib import Path
 
 import pytest
 
+from dueline.engine.guards import RULES, Guard
 from dueline.testing.checker import Kind, Report, check
 from dueline.testing.history import Recorder
 from tools.faults.load import Load, Plan
@@ -16,6 +19,8 @@ from tools.faults.load import Load, Plan
 from ..kit.valkey import PrivateValkey
 from . import broken
 from .broken import served
+from .kit import serving
+from .under_load import clock_steps
 
 
 async def judged(store: broken.Sound, jobs: int = 400) -> Report:
@@ -72,3 +77,12 @@ async def test_a_server_that_breaks_a_promise_is_found_out(
     store: type[broken.Sound], kind: Kind, private_valkey: PrivateValkey
 ) -> None:
     assert (await judged(store(private_valkey.url))).count(kind) > 0
+
+
+async def test_a_clock_step_is_seen_though_the_server_that_counted_it_is_gone(
+    private_valkey: PrivateValkey, folder: Path
+) -> None:
+    async with serving(folder, store_url=private_valkey.url, env={"DUELINE_LOG__FORMAT": "json"}) as server:
+        assert await clock_steps([server]) == []
+        server.output.append(json.dumps({"event": RULES[Guard.CLOCK_STEP].entered}))  # before it was killed
+        assert len(await clock_steps([server])) == 1

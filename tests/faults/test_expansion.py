@@ -32,11 +32,12 @@ from tools.faults.server_process import ServerProcess
 from ..kit.fault_suite import FaultSuite
 from ..kit.valkey import PrivateValkey
 from .broken import served
+from .under_load import clock_steps
 
 PARTITIONS = 8
 MORE = b'{"partitions":8}'
 KILLS = 6
-PLAN = Plan(max_delay_ms=1_000, retry_s=30.0, pause_ms=6.0, conflict_share=0.05, max_jobs=6_000)
+PLAN = Plan(max_delay_ms=1_000, retry_s=30.0, pause_ms=6.0, conflict_share=0.05, max_jobs=60_000)
 
 
 class ExpansionRun:
@@ -55,6 +56,7 @@ class ExpansionRun:
         self.kills = 0
         self.torn = 0  # calls that add partitions and were not answered
         self.final: Final = {}
+        self.others: list[str] = []
 
     async def run(self) -> Report:
         try:
@@ -72,6 +74,7 @@ class ExpansionRun:
             await self.load.stop()
             self.final = await self.load.dump(30.0)
             views = [await self.view(topic) for topic in self.topics]
+            self.others = await clock_steps(self.servers)
             await asyncio.gather(*(server.stop() for server in self.servers))
         finally:
             await self.load.stop()
@@ -149,7 +152,7 @@ async def judge(suite: FaultSuite, run: ExpansionRun, scenario: str, store: Priv
     findings = [str(finding) for finding in (await fsck(store.url)).findings]
     if report.violations or findings or run.load.bugs:
         write(Path("/tmp") / f"expansion-{seed}.jsonl", run.recorder.events, run.final)
-    others = [*findings, *map(str, run.load.bugs)]
+    others = [*findings, *map(str, run.load.bugs), *run.others]
     suite.report(judged(scenario, seed, run.recorder.events, run.final, others=others))
     assert (report.left, report.faults) == (0, run.kills)
     assert run.kills >= KILLS

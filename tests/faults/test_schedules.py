@@ -26,6 +26,7 @@ from tools.faults.server_process import ServerProcess
 from tools.faults.store_check import findings_at
 
 from .kit import serving
+from .under_load import clock_steps
 
 NUMBER = 50
 EVERY_MS = 1000
@@ -49,13 +50,14 @@ async def test_kills_and_stops_lose_double_and_hurry_no_occurrence(suite: FaultS
                 faults = await _trouble(servers, random.Random(suite.seed), seconds)
                 over_ms = engine.store.now_ms()
                 await all_reach(engine, NS, over_ms)
+                others = await clock_steps(servers)
                 await asyncio.gather(*(server.stop() for server in servers))
             while await consumer.pull(0):
                 pass
             last = await views_of(engine, NS)
         expected = ids_until(first, EVERY_MS, over_ms)
         assert len(expected) >= NUMBER * seconds * 0.9
-        others = [*await findings_at(valkey.url)]
+        others += await findings_at(valkey.url)
         others += [f"{id} is no occurrence" for id in consumer.came - ids_until(first, EVERY_MS, consumer.last_ms)]
         others += [f"{view.name} missed {view.missed_count}" for view in last if view.missed_count]
         suite.report(

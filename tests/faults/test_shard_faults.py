@@ -138,7 +138,7 @@ async def test_no_send_is_accepted_by_a_shard_that_was_emptied(
                 refused=refused,
                 refusal_ms=late_ms,
                 refusal_limit_ms=1000,
-                others=tuple(running.others),
+                others=tuple(await running.trouble()),
             )
         )
 

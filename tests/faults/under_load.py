@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from dueline.engine.guards import RULES, Guard
 from dueline.testing.history import Final, Recorder, write
 from tools.faults.connection import Answer, Connection
 from tools.faults.load import Load, Plan
@@ -89,10 +90,9 @@ class LoadedServers:
         final = await self.load.dump(90.0)
         for topic in extra_topics:
             final |= await self._dumped(topic)
-        others = [*self.others, *(f"status 500 or worse: {bug}" for bug in self._bugs())]
+        others = await self.trouble()
         if not drained:
             others.append("live jobs were left after the drain")
-        others += await self._clock_steps()
         await asyncio.gather(*(server.stop() for server in self.servers))
         others += [f"fsck: {finding}" for finding in await findings_at(self.store_url)]
         scenario = judged(
@@ -103,6 +103,11 @@ class LoadedServers:
             kept = self._kept(final)
             scenario = msgspec.structs.replace(scenario, others=(*scenario.others, f"history and logs: {kept}"))
         return scenario
+
+    async def trouble(self) -> list[str]:
+        """What is wrong besides the history. The servers still run."""
+        bugs = [f"status 500 or worse: {bug}" for bug in self._bugs()]
+        return [*self.others, *bugs, *await clock_steps(self.servers)]
 
     def _kept(self, final: Final) -> Path:
         """Write the history and the output of the servers to a new folder, for whoever looks for the reason."""
@@ -119,15 +124,21 @@ class LoadedServers:
     def _bugs(self) -> list[str]:
         return [*self.load.bugs, *(bug for client in self._clients for bug in client.bugs)]
 
-    async def _clock_steps(self) -> list[str]:
-        """No scenario moves a clock, so none may be counted."""
-        found: list[str] = []
-        for number, server in enumerate(self.servers):
-            page = (await self.get("/metrics", number)).body.decode()
-            counted = re.search(r"^dueline_clock_steps_total(?:\{\})? (\S+)$", page, re.MULTILINE)
-            if counted is None or float(counted[1]) != 0:
-                found.append(f"server {server.port} counted a clock step: {counted and counted[1]}")
-        return found
+
+async def clock_steps(servers: Sequence[ServerProcess]) -> list[str]:
+    """No scenario moves a clock, so no server may count a step. What one counted before it was killed is in its log."""
+    found: list[str] = []
+    for server in servers:
+        connection = Connection(*server.address)
+        try:
+            page = (await connection.request("GET", "/metrics")).body.decode()
+        finally:
+            connection.close()
+        counted = re.search(r"^dueline_clock_steps_total(?:\{\})? (\S+)$", page, re.MULTILINE)
+        logged = sum(1 for line in server.output if RULES[Guard.CLOCK_STEP].entered in line)
+        if counted is None or float(counted[1]) != 0 or logged:
+            found.append(f"server {server.port} counted a clock step: {counted and counted[1]}, in its log: {logged}")
+    return found
 
 
 @asynccontextmanager

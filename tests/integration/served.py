@@ -42,13 +42,13 @@ def served(data: Path, *arguments: str, **variables: str) -> Iterator[str]:
 def typed(*arguments: str, **variables: str) -> Result:
     """What a command line does, in this process: most of a short process is imports. `variables` are added to its
     environment."""
-    return CliRunner().invoke(build(arguments), arguments, env=variables)
+    with logging_restored():  # `work` and `serve` log to the stderr of the command, which is closed afterwards
+        return CliRunner().invoke(build(arguments), arguments, env=variables)
 
 
 def refused_settings(*arguments: str, **variables: str) -> tuple[int, str]:
     """Exit code and stderr of a `serve` that refuses its settings before it opens anything, in this process."""
-    with logging_restored():
-        said = typed("serve", *arguments, **variables)
+    said = typed("serve", *arguments, **variables)
     assert said.stdout == ""
     return said.exit_code, said.stderr
 

@@ -214,7 +214,7 @@ def call_every_route(caller: Caller) -> None:
             path += "?wait_ms=0"  # otherwise the answer does not end
         for body, kind in (
             (value(secret=BODY), JSON),
-            (form(msg=BODY, topic=CANARY), FORM),
+            (form(msg=BODY, topic=CANARY, longPollingTimeoutMillis="1"), FORM),  # a long poll that ends at once
             (b"{" + BODY.encode(), JSON),
         ):
             method = "POST" if route.method == "*" else route.method

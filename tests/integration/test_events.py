@@ -11,7 +11,7 @@ import pytest
 
 from dueline import AsyncClient, Client
 from dueline.api.answers import Event
-from dueline.client import new_job
+from dueline.client import calls, new_job
 from dueline.config.settings import Server, Settings, Store
 from dueline.runtime.locations import ExternalStore
 from dueline.server.app import App
@@ -98,6 +98,16 @@ async def test_both_clients_iterate_over_events(url: str) -> None:
             return behind
 
     assert "sent" in await asyncio.to_thread(blocking)
+
+
+async def test_a_page_without_a_wait_has_what_is_there(url: str) -> None:
+    async with AsyncClient(url) as client, Listener(url, "?topic=page") as listener:
+        hello = await listener.next()
+        assert hello is not None
+        await client.send("page", 1, id="a")
+        await listener.job()  # it is in the stream now
+        page = (await client.call(calls.events(("page",), hello.id, 0))).value
+        assert [one.id for one in page.events if one.event == "job"] == ["a"]
 
 
 async def _until(events: Any, id: str) -> Any:

@@ -140,5 +140,7 @@ def test_limits_that_refuse_are_in_the_metrics_in_info_and_in_top(api: Api) -> N
         }
     api.send("small", "1", "2", "3", "4")
     shown = typed("top", "--once", "--url", api.url, "--namespace", "small").output
+    written = json.loads(typed("top", "-o", "json", "--url", api.url, "--namespace", "small").output)
+    assert any(row["refused"] for row in written["limits_in_use"])
     assert "refused by limits: max_pending_jobs" in shown
     assert "refused by limits" not in typed("top", "--once", "--url", api.url).output

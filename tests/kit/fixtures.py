@@ -10,7 +10,12 @@ import pytest
 from .store import StoreKit, memory_kit, valkey_kit
 from .valkey import SYSTEM_REDIS, PrivateCluster, PrivateSentinels, PrivateValkey
 
-SERVERS = {"cluster": "private_cluster", "sentinel": "private_sentinels", "redis": "private_redis"}
+SERVERS = {
+    "cluster": "private_cluster",
+    "cluster with replicas": "replicated_cluster",
+    "sentinel": "private_sentinels",
+    "redis": "private_redis",
+}
 
 
 @pytest.fixture(scope="session")

@@ -31,14 +31,17 @@ def logged_events() -> Iterator[list[Line]]:
 
 @contextmanager
 def logging_restored() -> Iterator[None]:
-    """The block may set up the log of this process, as a server does when it starts."""
-    root = logging.getLogger()
+    """The block may set up the log of this process, as a server or a worker does when it starts."""
+    root, ours = logging.getLogger(), logging.getLogger("dueline")
     handlers, level, hook = list(root.handlers), root.level, sys.excepthook
+    our_handlers, our_level = list(ours.handlers), ours.level
     try:
         yield
     finally:
         root.handlers[:] = handlers
         root.setLevel(level)
+        ours.handlers[:] = our_handlers
+        ours.setLevel(our_level)
         sys.excepthook = hook
         logging.captureWarnings(False)
 

@@ -5,9 +5,9 @@
         kit.clock.advance(1000)
         leased = await kit.pull_one()
 
-Kinds: `memory`; `valkey` (unix socket); `cluster` (three primaries); `sentinel` (a primary with replicas); `redis`
-(Debian's); `stressed`, a valkey whose every changing call is sent twice, the second answer being used, and which is
-tidied after every move of the clock. None of it may show.
+Kinds: `memory`; `valkey` (unix socket); `cluster` (three primaries); `cluster with replicas` (one each) and `sentinel`
+(a primary with two), both at `replicated`; `redis` (Debian's); `stressed`, a valkey whose every changing call is sent
+twice, the second answer being used, and which is tidied after every move of the clock. None of it may show.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ from dueline.testing.clock import VirtualClock
 
 SIGNAL_WITHIN_S = 5.0
 KINDS = ("memory", "valkey", "stressed", "cluster")
-SLOW_KINDS = ("sentinel", "redis")
+SLOW_KINDS = ("cluster with replicas", "sentinel", "redis")
+REPLICATED_KINDS = ("cluster with replicas", "sentinel")  # at the level that is the default there
 
 
 class Recorder:
@@ -304,5 +305,7 @@ def memory_kit() -> StoreKit:
 
 def valkey_kit(kind: str, url: str, **options: Any) -> StoreKit:
     """A kit on a running server. `options` go to the store's constructor."""
-
+    if kind in REPLICATED_KINDS:
+        witness = importlib.import_module("dueline.store.valkey.witness")
+        options = {"replication": witness.Replication(), **options}
     return StoreKit(kind, lambda clock: valkey_store(url, clock, **options))

@@ -156,3 +156,17 @@ async def test_the_lifespan_runs_the_hooks() -> None:
     await AsgiApp(Router([Probe()]), startup=start, shutdown=stop)({"type": "lifespan"}, messages.get, send)
     assert sent == ["lifespan.startup.complete", "lifespan.shutdown.failed"]
     assert done == ["start"]
+
+
+async def test_no_piece_of_a_stream_is_sent_after_the_end_of_its_grant() -> None:
+    guests = Guests(TOKEN)
+
+    async def expire(probe: Probe, exchange: Exchange) -> None:
+        await probe.parked.wait()
+        guests.tokens.clear()
+        probe.release.set()
+
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    exchange, probe = await ask("GET", "/pieces?3", headers=headers, between=expire, auth=guests)
+    assert (exchange.answer().status, exchange.answer().body) == (200, b"")
+    assert probe.undelivered.is_set()

@@ -6,9 +6,11 @@ import asyncio
 
 import pytest
 
+from dueline.engine.errors import Unavailable
 from dueline.server.front import FrontLimits
 
 from .kit import OK, OpenSite, Site
+from .test_authentication import TOKEN, Guests
 
 
 def asked(count: int, method: str = "GET") -> bytes:
@@ -67,6 +69,25 @@ async def test_a_client_that_does_not_read_is_dropped_and_nothing_piles_up(open_
         await asyncio.wait_for(site.probe.undelivered.wait(), 30)
         await site.empty()
         assert site.probe.streams[0].taken < 100
+
+
+@pytest.mark.parametrize("why", ["expired", "stopped"])
+async def test_no_piece_is_written_after_the_end_of_its_grant(open_site: OpenSite, why: str) -> None:
+    """Nobody says when a token expires, or that this process was stopped and may have missed a revocation."""
+    guests = Guests(TOKEN)
+    async with open_site(auth=guests) as site:
+        client = await site.client()
+        await client.send(asked(3).replace(b"Host: x", f"Host: x\r\nAuthorization: Bearer {TOKEN}".encode()))
+        assert (await client.answer()).status == 200
+        await site.probe.parked.wait()
+        if why == "expired":
+            guests.tokens.clear()
+        else:
+            guests.error = Unavailable()
+        site.probe.release.set()
+        assert await client.reader.read() == b""
+        await site.probe.undelivered.wait()
+        await site.empty()
 
 
 async def test_draining_waits_for_the_end_of_a_stream(site: Site) -> None:

@@ -143,6 +143,24 @@ async def test_a_token_for_some_topics_neither_changes_nor_learns_of_a_job_of_an
     assert [entry.topic for entry in await server.app.store.directory.topics(one.namespace, "", 10)] == ["b-secret"]
 
 
+async def test_a_token_for_some_topics_neither_stops_nor_replaces_a_worker_of_another(server: Server) -> None:
+    rights = (Right.PULL, Right.READ)
+    tokens = [
+        (await server.app.engine.tokens.make(TokenWish("worker", rights, "default", topics), EVERYTHING)).text
+        for topics in (("a-*",), ("b-*",))
+    ]
+    about = {"host": "h", "pid": 1, "version": "0", "concurrency": 1, "started_at_ms": 1}
+    for token, topic, status in ((tokens[1], "b-secret", 200), (tokens[0], "a-x", 403), (tokens[1], "b-secret", 200)):
+        answer = await ask(server.port, "PUT", "/v1/workers/w", {**about, "topics": [topic]}, token)
+        assert answer.status == status
+        assert b"b-secret" not in answer.body
+    for path in ("/v1/workers/w", "/v1/workers/none"):
+        assert (await ask(server.port, "DELETE", path, None, tokens[0])).status == 404
+    [worker] = (await ask(server.port, "GET", "/v1/workers", None, tokens[1])).json()["workers"]
+    assert (worker["topics"], worker["stopped"]) == (["b-secret"], False)
+    assert (await ask(server.port, "DELETE", "/v1/workers/w", None, tokens[1])).status == 200
+
+
 async def test_a_token_for_some_topics_sends_jobs_whose_id_the_server_makes(server: Server) -> None:
     for namespace, job, status in (("ouqiang", {"body": 1}, 201), ("default", NEW, 201), ("ouqiang", NEW, 403)):
         wish = TokenWish("some", (Right.SEND,), namespace, ("a-*",))

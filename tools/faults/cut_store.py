@@ -69,6 +69,7 @@ class CutStore(_Cut):
         self.gone = asyncio.Event()
         self.directory = _Cut(inner.directory, DIRECTORY_CALLS, self._call)
         self._at = at
+        self._in: str | None = None
         self.done = done
 
     @property
@@ -83,11 +84,15 @@ class CutStore(_Cut):
         """The engine is gone at this call, counted from now."""
         self._at, self.done = len(self.calls) + at, done
 
+    def stop_in(self, call: str, *, done: bool) -> None:
+        """The engine is gone at its next call of this name."""
+        self._in, self.done = call, done
+
     async def _call(self, name: str, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
         if self.gone.is_set():
             await _for_ever()
         self.calls.append(name)
-        if len(self.calls) == self._at:
+        if len(self.calls) == self._at or name == self._in:
             self.gone.set()
             if self.done:
                 await call(*args, **options)

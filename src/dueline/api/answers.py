@@ -121,10 +121,11 @@ class LeasedJob(Payload, msgspec.Struct, frozen=True, kw_only=True):
     merge_key: str | None = None
 
 
-class LeasedJobs(msgspec.Struct, frozen=True):
-    """The jobs that a pull leased; empty when nothing was due."""
+class LeasedJobs(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The jobs that a pull leased; empty when nothing was due. `acked`: the results of its acks, in their order."""
 
     jobs: tuple[LeasedJob, ...]
+    acked: tuple[Outcome, ...] = ()
 
 
 class Sent(msgspec.Struct, frozen=True):

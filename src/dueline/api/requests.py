@@ -131,6 +131,13 @@ class PatchJob(Request, frozen=True, kw_only=True):
 ConsumerName = Annotated[str, Meta(min_length=1, max_length=128, description="Who takes the jobs, for their history.")]
 
 
+class Lease(Request, frozen=True):
+    """A leased job: its id and the lease token of the pull."""
+
+    id: str
+    lease: str
+
+
 class PullJobs(Request, frozen=True, kw_only=True):
     """Take due jobs. Without wait_ms the call does not wait."""
 
@@ -140,6 +147,7 @@ class PullJobs(Request, frozen=True, kw_only=True):
     ) = None
     wait_ms: Annotated[int, Meta(ge=0, le=300_000)] = 0
     by: ConsumerName | None = None
+    ack: Annotated[list[Lease], Meta(max_length=MAX_ITEMS, description="Jobs of this topic to ack first.")] = []
 
 
 class PullTopics(Request, frozen=True, kw_only=True):
@@ -150,13 +158,6 @@ class PullTopics(Request, frozen=True, kw_only=True):
     lease_ms: Count | None = None
     wait_ms: Annotated[int, Meta(ge=0, le=300_000)] = 0
     by: ConsumerName | None = None
-
-
-class Lease(Request, frozen=True):
-    """A leased job: its id and the lease token of the pull."""
-
-    id: str
-    lease: str
 
 
 class LeaseRelease(Request, frozen=True, kw_only=True):

@@ -19,8 +19,8 @@ def demo(
     port: Annotated[
         int, typer.Option("--port", min=0, max=65535, help="Port on 127.0.0.1; 0 chooses a free one.")
     ] = DEFAULT_PORT,
-    seed: Annotated[int, typer.Option("--seed", help="Another number makes other jobs.")] = 7,
-    still: Annotated[bool, typer.Option("--still", help="Send nothing new after the start, for pictures.")] = False,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the random jobs.")] = 7,
+    still: Annotated[bool, typer.Option("--still", help="Send nothing new after the start, for screenshots.")] = False,
 ) -> None:
     """Show Dueline with the jobs of an online shop, until Ctrl-C. Everything is deleted at the end."""
     from ..demo.run import run

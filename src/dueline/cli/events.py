@@ -26,9 +26,9 @@ ENDED = ("done", "dead", "cancelled")
 def events(
     session: Session,
     topics: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC]...", help="Default: all topics.")] = None,
-    count: Annotated[int | None, typer.Option("--count", min=1, help="Stop after so many events.")] = None,
+    count: Annotated[int | None, typer.Option("--count", min=1, help="Stop after this many events.")] = None,
     after: Annotated[
-        str | None, typer.Option("--after", metavar="CURSOR", help="Continue behind an event (its cursor).")
+        str | None, typer.Option("--after", metavar="CURSOR", help="Continue after the event with this cursor.")
     ] = None,
 ) -> None:
     """Show what happens to jobs and topics, as it happens. Stop it with Ctrl-C.

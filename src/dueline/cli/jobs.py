@@ -12,7 +12,7 @@ import typer
 from msgspec import UNSET
 
 from ..api.requests import Merge
-from ..client import NewJob, calls
+from ..client import NewJob, calls, overview_calls
 from . import tables
 from .session import Session, connected
 from .values import BodyAs, body_fields, duration, filter_of, one_time, pairs, time_ms
@@ -172,7 +172,7 @@ HISTORY_EXAMPLES = ("dueline history emails report-7", "dueline history emails r
 @connected
 def history(session: Session, topic: Topic, id: Id) -> None:
     """Show what happened to a job: its deliveries and to whom, errors, edits, its end."""
-    answer = session.call(calls.history(topic, id))
+    answer = session.call(overview_calls.history(topic, id))
     session.printer.result(answer.raw, tables.history(answer.value), rows="entries")
     if answer.value.dropped:
         session.printer.note(f"{answer.value.dropped} more deliveries are not kept")

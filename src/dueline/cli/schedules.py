@@ -73,7 +73,9 @@ def put(
     ] = None,
     jitter: Annotated[
         int | None,
-        typer.Option("--jitter", parser=duration, metavar="DURATION", help="Delay each by a random part of this."),
+        typer.Option(
+            "--jitter", parser=duration, metavar="DURATION", help="Delay each job by a random time, up to this."
+        ),
     ] = None,
     misfire: Annotated[
         str | None, typer.Option("--misfire", metavar="latest|skip|all", help="What to do with missed occurrences.")

@@ -58,8 +58,21 @@ def accept(
 
 
 async def _accept_store(printer: Printer, location: StoreLocation, prefix: str, yes: bool) -> None:
+    from ..runtime.access import StoreAccess, tries_for
+    from ..runtime.locations import ExternalStore
     from ..store.valkey import acceptance
     from ..store.valkey.reader import StoreReader
+
+    async def register(topics: list[tuple[str, str]]) -> None:
+        # not replicated: an operator may accept a loss while replicas are missing
+        access = StoreAccess(
+            ExternalStore(location.url, location.tls), tries_for(10), prefix=prefix, namespace_ids=None
+        )
+        await access.start()
+        try:
+            await access.store.directory.register(topics)
+        finally:
+            await access.stop()
 
     reader = StoreReader(location.url, location.tls)
     try:
@@ -70,7 +83,7 @@ async def _accept_store(printer: Printer, location: StoreLocation, prefix: str, 
             printer.note(line)
         nothing = "Nothing is missing here. Accept this store for servers that knew other data?"
         confirm(printer, "Accept that these jobs are lost?" if lines else nothing, yes)
-        await acceptance.accept(reader, location.url, prefix, missing, location.tls)
+        await acceptance.accept(reader, prefix, missing, register)
     finally:
         await reader.stop()
     partitions = [

@@ -57,20 +57,20 @@ def create(
             "--expires", metavar="DURATION", help="Valid for this long. Default: as long as the token you use."
         ),
     ] = None,
-    requests_per_s: Annotated[
-        float | None, typer.Option(help="At most this many requests, per server process.")
-    ] = None,
-    max_connections: Annotated[int | None, typer.Option(help="At most this many, per server process.")] = None,
+    requests_per_s: Annotated[float | None, typer.Option(help="Requests per second, per server process.")] = None,
+    max_connections: Annotated[int | None, typer.Option(help="Open connections, per server process.")] = None,
     max_polls: Annotated[int | None, typer.Option(help="Pulls at a time, per server process.")] = None,
     max_pending_jobs: Annotated[
-        int | None, typer.Option(help="It sends only while its namespace has fewer pending jobs, over all servers.")
+        int | None, typer.Option(help="Refuse its sends while its namespace has this many pending jobs.")
     ] = None,
     max_queued_jobs: Annotated[
-        int | None, typer.Option(help="Jobs of its calls at a time, per server process.")
+        int | None, typer.Option(help="Jobs in its unanswered calls, per server process.")
     ] = None,
     push_allow: Annotated[
         list[str] | None,
-        typer.Option("--push-allow", metavar="NETWORK|NAME", help="Only here may it direct pushes; repeat it."),
+        typer.Option(
+            "--push-allow", metavar="NETWORK|NAME", help="It may direct pushes only here; may be given several times."
+        ),
     ] = None,
 ) -> None:
     """Create a token for one namespace, or for all of them.

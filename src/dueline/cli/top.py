@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Annotated
 
+import msgspec
 import typer
 from rich.console import Group, RenderableType
 from rich.live import Live
@@ -101,7 +102,9 @@ def top(
     calls has its own line. Ctrl-C ends it."""
     raw, topics = read_topics(session)
     if once or session.printer.output is not Output.TABLE or not session.printer.out.is_terminal:
-        session.printer.result(raw, screen(session, topics, None, read_limits(session)), rows="topics")
+        limits = read_limits(session)
+        answer = {**msgspec.json.decode(raw, type=dict[str, msgspec.Raw]), "limits_in_use": limits}
+        session.printer.result(msgspec.json.encode(answer), screen(session, topics, None, limits), rows="topics")
         return
     every_s = max(DEFAULT_EVERY_MS if every is None else every, LEAST_EVERY_MS) / 1000
     rates = Rates()

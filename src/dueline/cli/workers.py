@@ -15,7 +15,7 @@ WORKERS_EXAMPLES = ("dueline workers", "dueline workers -o jsonl")
 
 @connected
 def workers(session: Session) -> None:
-    """List the workers of the last minute: where they run, which topics they serve, and what they work on."""
+    """List the workers that reported in the last minute: where they run, their topics, and what they work on."""
     answer = session.call(calls.workers())
     session.printer.result(answer.raw, table(answer.value.workers, now_ms()), "workers")
 

@@ -20,7 +20,7 @@ from typing import Any, Literal, Unpack, cast
 from ..api import answers as r
 from ..api.answers import LeasedJob
 from ..api.requests import Lease, NewJob
-from . import bulk, calls
+from . import bulk, calls, overview_calls
 from .calls import Call, Leased
 from .errors import GONE, AlreadyDone, NotFound
 from .method import Pages, Steps, method, pages
@@ -84,6 +84,25 @@ class Api(TopicApi):
         return bulk.on_leases(list(jobs), calls.ack)
 
     @method
+    def ack_and_pull(
+        self,
+        topic: str,
+        jobs: Iterable[LeasedJob | Leased],
+        max: int = 1,
+        lease: Duration | None = None,
+        wait: Duration = 0,
+        by: str | None = None,
+    ) -> Steps[r.LeasedJobs]:
+        """Complete leased jobs of a topic, then lease up to `max` due ones of it, in one request. It waits up to `wait`
+        for the first. Returns the new `jobs`, and `acked`: one result per completed job, in order.
+
+        The acks take effect before it waits. If it raises, they may have: acking again is safe."""
+        lease_ms = None if lease is None else duration_ms(lease, "lease")
+        leases = [Lease(job.id, job.lease) for job in jobs]
+        answer: r.LeasedJobs = yield calls.pull([topic], max, lease_ms, duration_ms(wait, "wait"), by, leases)
+        return answer
+
+    @method
     def release(
         self,
         job: LeasedJob | Leased,
@@ -135,7 +154,7 @@ class Api(TopicApi):
     @method
     def history(self, topic: str, id: str) -> Call[r.History]:
         """What happened to the job, oldest first. Raises NotFound."""
-        return calls.history(topic, id)
+        return overview_calls.history(topic, id)
 
     @method
     def patch(self, topic: str, id: str, version: int | None = None, **edits: Unpack[Edits]) -> Call[r.Job]:

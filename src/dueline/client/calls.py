@@ -112,10 +112,6 @@ def get(topic: str, id: str) -> Call[r.Job]:
     return Call("get", r.Job, (topic, id))
 
 
-def history(topic: str, id: str) -> Call[r.History]:
-    return Call("history", r.History, (topic, id))
-
-
 def patch(topic: str, id: str, changes: Mapping[str, Any]) -> Call[r.Job]:
     """Reschedule or edit a job. With a `version`, it fails if the job has changed since."""
     return Call("patch", r.Job, (topic, id), changes)
@@ -159,11 +155,17 @@ def list_jobs(
 
 
 def pull(
-    topics: Sequence[str], max: int = 1, lease_ms: int | None = None, wait_ms: int = 0, by: str | None = None
+    topics: Sequence[str],
+    max: int = 1,
+    lease_ms: int | None = None,
+    wait_ms: int = 0,
+    by: str | None = None,
+    ack: Iterable[Lease] = (),
 ) -> Call[r.LeasedJobs]:
-    """Lease due jobs. It may be retried after a lost answer: those jobs are redelivered when their lease expires."""
+    """Lease due jobs; with `ack`, ack jobs of the one topic first. It may be retried: those jobs are redelivered when
+    their lease expires, and acking again is safe."""
     if len(topics) == 1:
-        one = q.PullJobs(max=max, lease_ms=lease_ms, wait_ms=wait_ms, by=by)
+        one = q.PullJobs(max=max, lease_ms=lease_ms, wait_ms=wait_ms, by=by, ack=list(ack))
         return Call("pull", r.LeasedJobs, (topics[0],), one, wait_ms=wait_ms)
     several = q.PullTopics(topics=list(topics), max=max, lease_ms=lease_ms, wait_ms=wait_ms, by=by)
     return Call("pull_topics", r.LeasedJobs, (), several, wait_ms=wait_ms)

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from ..client import AsyncClient
 from ..testing.server import PrivateServer
+from .chart_history import write_chart_history
 from .receiver import Receiver
-from .staff import workers
-from .world import Customers, World
-from .yesterday import write_yesterday
+from .shop import Customers, Shop
+from .workers import workers
 
 EVERY_S = 1.0
 SETTINGS = {
@@ -43,13 +43,13 @@ async def run(port: int | None, seed: int, still: bool, ready: Callable[[str], N
         server = PrivateServer(folder / "data", port=port, env=SETTINGS)
         await asyncio.to_thread(server.start)
         stack.push_async_callback(asyncio.to_thread, server.stop)
-        await write_yesterday(server.data, seed)
-        world = World(server.url, receiver.url, seed)
-        await asyncio.to_thread(world.fill)
+        await write_chart_history(server.data, seed)
+        shop = Shop(server.url, receiver.url, seed)
+        await asyncio.to_thread(shop.fill)
         for worker in workers(server.url):
             await worker.start()
             stack.push_async_callback(worker.stop, "100ms")
-        await asyncio.to_thread(world.open)
+        await asyncio.to_thread(shop.open)
         ready(server.url)
         if not still:
             customers = asyncio.ensure_future(_serve_customers(server.url, seed))

@@ -118,7 +118,7 @@ class Bulk(msgspec.Struct, frozen=True):
 
 
 class ExpansionView(msgspec.Struct, frozen=True):
-    """How far the expansion of a topic is: its old partitions, and the cells of which they still hold jobs."""
+    """The progress of an expansion: the number of old partitions, and of cells whose jobs they still hold."""
 
     old_partitions: int
     cells: int

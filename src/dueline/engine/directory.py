@@ -50,7 +50,7 @@ def config_key(namespace: str, topic: str) -> tuple[str, str]:
 
 
 def namespace_of(key: tuple[str, str]) -> str | None:
-    """The namespace whose shared partitions are in this entry. None: it is that of a topic."""
+    """The namespace whose shared partitions this entry describes. None: the entry describes a topic."""
     is_shared = key[0] == INTERNAL_NAMESPACE and key[1].startswith(_SHARED)
     return key[1].removeprefix(_SHARED) if is_shared else None
 

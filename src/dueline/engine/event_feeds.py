@@ -39,7 +39,7 @@ class Gap(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Told(msgspec.Struct, frozen=True):
+class EventMessage(msgspec.Struct, frozen=True):
     """One message to a listener. `id` is the position after it, with which it can continue."""
 
     id: str
@@ -52,9 +52,9 @@ class _Decoder:
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
 
-    def decode(self, entry: StreamEntry) -> list[Told]:
+    def decode(self, entry: StreamEntry) -> list[EventMessage]:
         if entry.kind is not EntryKind.EVENTS:
-            return [Told(f"{entry.id}-0", Gap("new" if entry.kind is EntryKind.NEW else "lost"))]
+            return [EventMessage(f"{entry.id}-0", Gap("new" if entry.kind is EntryKind.NEW else "lost"))]
         before = self._numbers.get(entry.member, entry.number - 1)
         if len(self._numbers) > 10_000:
             self._numbers.clear()
@@ -62,11 +62,11 @@ class _Decoder:
         try:
             events = unpack_events(entry.data)
         except msgspec.DecodeError:  # of another version
-            return [Told(f"{entry.id}-0", Gap("lost"))]
-        told = [Told(f"{entry.id}-{place}", event) for place, event in enumerate(events)]
-        if entry.number > before + 1 and told:
-            told.insert(0, Told("", Gap("lost")))
-        return told
+            return [EventMessage(f"{entry.id}-0", Gap("lost"))]
+        messages = [EventMessage(f"{entry.id}-{place}", event) for place, event in enumerate(events)]
+        if entry.number > before + 1 and messages:
+            messages.insert(0, EventMessage("", Gap("lost")))
+        return messages
 
 
 class EventFeeds:
@@ -75,12 +75,12 @@ class EventFeeds:
     def __init__(self, store: Store, timer: Timer) -> None:
         self._store = store
         self._feeds: set[Feed] = set()
-        self._ring: deque[tuple[Place, list[Told], int]] = deque()
+        self._ring: deque[tuple[Place, list[EventMessage], int]] = deque()
         self._ring_bytes = 0
         self._ring_after: Place = (0, 0)  # the ring has every entry after this position
         self._at = START  # of the last entry that was read
         self._decoder = _Decoder()
-        self._news = False
+        self._has_more = False
         self._renew_at_s = 0.0
         self._timer = timer
         self._draining = False
@@ -102,7 +102,7 @@ class EventFeeds:
                 self._ring_bytes, self._decoder = 0, _Decoder()
                 self._renew_at_s = self._timer.time() + RENEW_S
             if self._rounds is None:
-                await self._store.stream.watch_news(self._announced)
+                await self._store.stream.watch_entries(self._announced)
                 self._rounds = Rounds(self._round, self._timer, "reading events failed", BACK_OFF_S)
                 self._rounds.start()
             feed = Feed(self, self._store, namespace, frozenset(topics), page, place)
@@ -123,7 +123,7 @@ class EventFeeds:
             if not self._feeds:
                 self._rounds = None
                 rounds.end()
-                await self._store.stream.unwatch_news(self._announced)
+                await self._store.stream.unwatch_entries(self._announced)
         return 0.0
 
     def drain(self) -> None:
@@ -139,19 +139,19 @@ class EventFeeds:
         if self._rounds is not None:
             await self._rounds.stop()
 
-    def after(self, place: Place) -> list[tuple[Place, list[Told]]] | None:
+    def after(self, place: Place) -> list[tuple[Place, list[EventMessage]]] | None:
         """The ring's messages behind a position, entry by entry. None: it is older than the ring."""
         if place < self._ring_after:
             return None
-        found: list[tuple[Place, list[Told]]] = []
-        for at, told, _ in reversed(self._ring):
+        found: list[tuple[Place, list[EventMessage]]] = []
+        for at, messages, _ in reversed(self._ring):
             if at <= place:
                 break
-            found.append((at, told))
+            found.append((at, messages))
         return found[::-1]
 
     def _announced(self) -> None:
-        self._news = True
+        self._has_more = True
         if self._rounds is not None:
             self._rounds.wake()
 
@@ -162,12 +162,12 @@ class EventFeeds:
         if self._timer.time() >= self._renew_at_s:
             await self._store.stream.listen()
             self._renew_at_s = self._timer.time() + RENEW_S
-        while self._news:
-            self._news = False
+        while self._has_more:
+            self._has_more = False
             try:
                 await self._read()
             except DuelineError:
-                self._news = True
+                self._has_more = True
                 raise
         return max(0.0, self._renew_at_s - self._timer.time())
 
@@ -184,7 +184,7 @@ class EventFeeds:
             if position(entry.id) > position(self._at):
                 self._keep(entry)
         if page.entries and page.entries[-1].id != page.last:
-            self._news = True
+            self._has_more = True
         for feed in list(self._feeds):
             feed.wake()
 
@@ -231,16 +231,18 @@ class Feed:
         self.ended = True
         self._woken.set()
 
-    async def next(self, wait_s: float) -> list[Told]:
-        """The next messages; none if nothing comes in this time, or if the feed has ended. Raises a DuelineError of the
-        store, and can be called again."""
+    async def next(self, wait_s: float) -> list[EventMessage]:
+        """The next messages; none if nothing comes in this time, or if the feed has ended. What is there is given even
+        without a wait. Raises a DuelineError of the store, and can be called again."""
         try:
-            async with asyncio.timeout(wait_s):
+            async with asyncio.timeout(None) as limit:
                 while not self.ended:
                     self._woken.clear()
-                    told = await self._ready()
-                    if told:
-                        return told
+                    messages = await self._ready()
+                    if messages:
+                        return messages
+                    if limit.when() is None:
+                        limit.reschedule(asyncio.get_running_loop().time() + wait_s)
                     await self._woken.wait()
         except TimeoutError:
             pass
@@ -249,35 +251,35 @@ class Feed:
     def close(self) -> None:
         self._feeds.close(self)
 
-    async def _ready(self) -> list[Told]:
+    async def _ready(self) -> list[EventMessage]:
         found = None if self.leaves_ring else self._feeds.after(self._place)
         if found is not None:
-            return [one for place, told in found for one in self._taken(place, told)]
+            return [one for place, messages in found for one in self._taken(place, messages)]
         before = self._place
         if self._index >= 0 and before > (0, 0):  # in the middle of an entry: read that entry again
             before = (before[0], before[1] - 1) if before[1] else (before[0] - 1, LAST_PLACE)
         page = await self._store.stream.read(f"{before[0]}-{before[1]}")
         self.leaves_ring = False
-        told: list[Told] = []
+        messages: list[EventMessage] = []
         if self._place < position(page.trimmed) or (self._index >= 0 and self._place == position(page.trimmed)):
-            told.append(Told("", Gap("trimmed")))
+            messages.append(EventMessage("", Gap("trimmed")))
             self._place, self._index = position(page.trimmed), -1
         elif self._place > position(page.last):
-            told.append(Told("", Gap("lost")))
+            messages.append(EventMessage("", Gap("lost")))
             self._place, self._index = position(page.last), -1
         for entry in page.entries:
             if position(entry.id) >= self._place:
-                told += self._taken(position(entry.id), self._decoder.decode(entry))
+                messages += self._taken(position(entry.id), self._decoder.decode(entry))
         self._index = -1
         if page.entries and page.entries[-1].id != page.last:
             self._woken.set()
-        return told
+        return messages
 
-    def _taken(self, place: Place, entry: list[Told]) -> list[Told]:
+    def _taken(self, place: Place, entry: list[EventMessage]) -> list[EventMessage]:
         """Advance behind an entry. Returns its messages for this listener that it does not have yet."""
         skipped = self._index if place == self._place else -1
         self._place, self._index = place, -1
-        return [told for told in entry if self._wants(told.what) and (not told.id or parse_id(told.id)[1] > skipped)]
+        return [one for one in entry if self._wants(one.what) and (not one.id or parse_id(one.id)[1] > skipped)]
 
     def _wants(self, what: Event | Gap) -> bool:
         if isinstance(what, Gap):

@@ -99,11 +99,11 @@ class EventStream(Protocol):
         """Call `heard` when somebody begins to listen, and when such an announcement may have been missed."""
         ...
 
-    async def watch_news(self, heard: Callable[[], None]) -> None:
+    async def watch_entries(self, heard: Callable[[], None]) -> None:
         """Call `heard` after each `append` that added something, and when such an announcement may have been missed."""
         ...
 
-    async def unwatch_news(self, heard: Callable[[], None]) -> None: ...
+    async def unwatch_entries(self, heard: Callable[[], None]) -> None: ...
 
 
 def position(id: str) -> tuple[int, int]:

@@ -18,8 +18,8 @@ MOST = 100  # missed occurrences that the policy "all" sends
 
 
 class Due(msgspec.Struct, frozen=True):
-    """First skip `skipped` occurrences, the last of them not later than `skipped_to_ms`. Then send the one at `at_ms`;
-    None: none is to be sent now."""
+    """First skip `skipped` occurrences, the last of them earlier than `skipped_to_ms`, which is no occurrence. Then
+    send the one at `at_ms`; None: none is to be sent now."""
 
     at_ms: int | None = None
     skipped: int = 0
@@ -37,7 +37,7 @@ def due(occurrences: Occurrences, misfire: Misfire, decided_at_ms: int, now_ms: 
     if last_ms is None:
         return Due()
     if misfire is Misfire.SKIP:
-        return Due(None, count, last_ms)
+        return Due(None, count, last_ms + 1)
     if misfire is Misfire.LATEST:
         return Due(last_ms, count - 1, last_ms - 1)
     if count <= MOST:
@@ -47,7 +47,7 @@ def due(occurrences: Occurrences, misfire: Misfire, decided_at_ms: int, now_ms: 
 
 
 def _before_the_last(occurrences: Occurrences, after_ms: int, now_ms: int) -> int:
-    """The latest time that still has MOST occurrences after it."""
+    """The latest time after which there are still MOST occurrences."""
     low_ms, high_ms = after_ms, now_ms
     while low_ms + 1 < high_ms:
         middle_ms = (low_ms + high_ms) // 2

@@ -1,7 +1,7 @@
-"""How a store tells what its calls have changed, to whoever records it (`recorder`). No I/O here.
+"""How a store reports what its calls have changed to the `recorder`. No I/O here.
 
-A store tells an outcome when its answer arrives, not when the call begins. So a call that is under way when recording
-begins is either told, or it had its effect before. While nobody records, a call costs one test of an attribute.
+A store reports an outcome when the answer arrives, not when the call begins. So a call that is under way when recording
+begins is either reported, or took effect before. While nobody records, a call costs one test of an attribute.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .job import LeasedJob, Partition, Reason
 
 
 class Outcomes(Protocol):
-    """Hears what calls have changed. Called inside the event loop; must not block or raise."""
+    """Receives what calls have changed. Called inside the event loop; must not block or raise."""
 
     def done(self, operation: str, partition: Partition, items: Sequence[Any], results: Sequence[Any]) -> None:
         """The items and results of a send, append, ack, release, cancel or edit, or of a revive or purge (ids and

@@ -1,8 +1,8 @@
 """Which partition an id belongs to. No I/O.
 
 Each id hashes to one of 1,024 cells, and each partition of a topic has a range of cells. A topic that gets more
-partitions gets all of them anew, under the numbers that follow: of the map (first 0, count 1) the next one is (first 1,
-count 8). The partitions of the map before are old: they take no new ids, and serve the jobs that they hold until none
+partitions gets a whole new set, under the numbers that follow: the map (first 0, count 1) is followed by (first 1,
+count 8). The partitions of the previous map are old: they take no new ids, and serve the jobs that they hold until none
 is left (engine.expansion). So a partition is either current or old as a whole.
 """
 

@@ -12,18 +12,19 @@ a server that was stopped in the middle can do no harm when it goes on: its send
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 
 from msgspec.structs import replace
 
 from .checks import cut_error
+from .commands import Send
 from .errors import BadRequest, DuelineError, NotFound, VersionMismatch
 from .fence import Fence, Occurrence
 from .job import LIVE, Job, LeasedJob, Partition, State
 from .job_calls import JobCalls
 from .limits import BATCH_JOBS, INTERNAL_NAMESPACE, LAST_MS
 from .metrics import ScheduleMetrics
-from .misfire import due
+from .misfire import Due, due
 from .rounds import Rounds
 from .schedule import Overlap, Schedule
 from .sender import Sender
@@ -52,8 +53,10 @@ NEWER = "a partition knows a newer version of this schedule: write the schedule 
 class Turn:
     """One leased schedule, and what this server found out about it."""
 
-    def __init__(self, namespace: str, job: Job) -> None:
+    def __init__(self, namespace: str, partition: Partition, lease: str, job: Job) -> None:
         self.namespace = namespace
+        self.partition = partition
+        self.lease = lease
         self.name = job.id
         self.version = job.version
         self.stored = unpack(job.body)
@@ -69,6 +72,21 @@ class Turn:
     def decided_at_ms(self) -> int:
         return max(self.stored.from_ms, self.progress.decided_at_ms)
 
+    @property
+    def is_new(self) -> bool:
+        """Nothing was decided with this version yet, so its fences may be missing."""
+        return self.progress.version != self.version
+
+    @property
+    def next_at_ms(self) -> int:
+        next_ms = None if self.schedule.paused else occurrences_of(self.schedule).after(self.decided_at_ms)
+        return LAST_MS if next_ms is None else next_ms
+
+    def send(self, at_ms: int) -> Send:
+        """The job of an occurrence."""
+        occurrence = Occurrence(fence_name(self.namespace, self.name), self.version, at_ms)
+        return replace(occurrence_send(self.namespace, self.name, self.schedule, at_ms), occurrence=occurrence)
+
     def decide(self, at_ms: int, missed: int = 0) -> None:
         """Every occurrence up to here was sent or skipped."""
         self.progress = replace(
@@ -83,6 +101,23 @@ class Turn:
     def sent(self, at_ms: int, id: str, topic: str) -> None:
         self.decide(at_ms)
         self.progress = replace(self.progress, last_at_ms=at_ms, last_job=id, last_topic=topic)
+
+    def skip(self, at_ms: int) -> None:
+        """The last job was still alive."""
+        self.decide(at_ms, 1)
+        self.skipped += 1
+
+    def catch_up(self, at_ms: int) -> None:
+        """A fence has this time. If it is an occurrence, that became a job; all others up to there were skipped."""
+        if at_ms <= self.decided_at_ms:
+            return
+        occurrences = occurrences_of(self.schedule)
+        missed = occurrences.last(self.decided_at_ms, at_ms - 1)[1]
+        is_sent = occurrences.after(at_ms - 1) == at_ms
+        self.decide(at_ms, missed)
+        self.missed += missed
+        if is_sent:
+            self.sent(at_ms, occurrence_id(self.name, at_ms), self.schedule.topic)
 
     def failed(self, error: str) -> None:
         failures = self.progress.failures
@@ -149,87 +184,139 @@ class ScheduleRunner:
             by_partition.setdefault(home.partition_of(one.id), []).append(one)
         for partition, some in by_partition.items():
             jobs = await self._store.read(partition, [one.id for one in some])
-            turns = (self._turn(namespace, partition, *pair) for pair in zip(some, jobs, strict=True))
-            for outcome in await asyncio.gather(*turns, return_exceptions=True):
+            # One that was changed after the pull has no lease any more.
+            turns = [
+                Turn(namespace, partition, one.lease, job)
+                for one, job in zip(some, jobs, strict=True)
+                if job is not None and job.state is State.LEASED
+            ]
+            for outcome in await asyncio.gather(*self._steps(turns), return_exceptions=True):
                 # A store that does not answer ends the round; the leases end by themselves.
                 if isinstance(outcome, BaseException):
                     raise outcome
         return 0.0
 
-    async def _turn(self, namespace: str, partition: Partition, leased: LeasedJob, job: Job | None) -> None:
-        if job is None or job.state is not State.LEASED:
-            return  # it was changed after the pull, which ended the lease
-        turn = Turn(namespace, job)
+    def _steps(self, turns: Sequence[Turn]) -> Iterator[Coroutine[None, None, None]]:
+        """Those that only have to send go first, with one call for all of a topic."""
+        ready: dict[str, list[tuple[Turn, int]]] = {}
+        others: list[Turn] = []
+        for turn in turns:
+            at_ms = self._ready_at_ms(turn)
+            if at_ms is None:
+                others.append(turn)
+            else:
+                ready.setdefault(turn.schedule.topic, []).append((turn, at_ms))
+        yield from map(self._send_and_release, ready.values())
+        yield from map(self._turn, others)
+
+    def _ready_at_ms(self, turn: Turn) -> int | None:
+        """The occurrence to send, if nothing else is to be done or asked before."""
+        schedule = turn.schedule
+        if turn.stored.deleted or turn.is_new or schedule.paused or schedule.overlap is Overlap.SKIP:
+            return None
+        try:
+            found = self._due(turn)
+        except BadRequest:
+            return None
+        return None if found.skipped else found.at_ms
+
+    async def _send_and_release(self, some: Sequence[tuple[Turn, int]]) -> None:
+        await self._send(some)
+        await self._release([turn for turn, _ in some])
+
+    async def _turn(self, turn: Turn) -> None:
         if turn.stored.deleted:
-            await self._fence_topics(namespace, turn.name, turn.stored, turn.version)
-            await self._store.ack(partition, (Ref(turn.name, leased.lease),))
+            await self._fence_topics(turn.namespace, turn.name, turn.stored, turn.version)
+            await self._store.ack(turn.partition, (Ref(turn.name, turn.lease),))
             return
-        next_ms = None
         try:
             await self._decide(turn)
-            next_ms = None if turn.schedule.paused else occurrences_of(turn.schedule).after(turn.decided_at_ms)
         except BadRequest as error:  # this server does not know its zone, for example; the others go on
-            turn.failed(f"{error.code}: {error.field} {error.message}")
-            self._metrics.failed += 1
-        release = Release(
-            turn.name,
-            leased.lease,
-            delay_ms=turn.delay_ms,
-            at_ms=None if turn.delay_ms is not None else LAST_MS if next_ms is None else next_ms,
-            count=False,
-            progress=pack_progress(turn.progress),
-        )
-        [released] = await self._store.release(partition, (release,))
-        if released.code is Code.OK:
-            self._metrics.missed += turn.missed
-            self._metrics.skipped += turn.skipped
+            self._failed(turn, f"{error.code}: {error.field} {error.message}")
+        await self._release([turn])
+
+    async def _release(self, turns: Sequence[Turn]) -> None:
+        """Write down what became of schedules of one partition, and when they are due again."""
+        releases = [
+            Release(
+                turn.name,
+                turn.lease,
+                delay_ms=turn.delay_ms,
+                at_ms=turn.next_at_ms if turn.delay_ms is None else None,
+                count=False,
+                progress=pack_progress(turn.progress),
+            )
+            for turn in turns
+        ]
+        for turn, released in zip(turns, await self._store.release(turns[0].partition, releases), strict=True):
+            if released.code is Code.OK:
+                self._metrics.missed += turn.missed
+                self._metrics.skipped += turn.skipped
 
     async def _decide(self, turn: Turn) -> None:
         """Decide at most one occurrence, after those that were missed."""
         schedule, stored = turn.schedule, turn.stored
-        if turn.progress.version != turn.version:
+        if turn.is_new:
             fences = await self._fence_topics(turn.namespace, turn.name, stored, turn.version)
-            await self._take_over(turn, max((fence.at_ms for fence in fences), default=0))
+            await self._take_over(turn, _last_ms(fences))
         if schedule.paused:
             return
-        now_ms = self._store.now_ms()
-        found = due(occurrences_of(schedule), schedule.misfire, turn.decided_at_ms, now_ms, stored.missed_until_ms)
+        found = self._due(turn)
         if found.skipped:
-            await self._skip(turn, found.skipped_to_ms)
+            # A server that is gone may have decided some of them, and left no record but the fence.
+            turn.catch_up(_last_ms(await self._fence_all(turn)))
+            found = self._due(turn)
+        if found.skipped:
+            await self._fence_all(turn, found.skipped_to_ms)
             turn.decide(found.skipped_to_ms, found.skipped)
             turn.missed += found.skipped
         if found.at_ms is None:
             return
         if schedule.overlap is Overlap.SKIP and await self._last_lives(turn):
-            await self._skip(turn, found.at_ms)
-            turn.decide(found.at_ms, 1)
-            turn.skipped += 1
+            await self._fence_all(turn, found.at_ms + 1)
+            turn.skip(found.at_ms)
             return
-        await self._send(turn, found.at_ms)
+        await self._send([(turn, found.at_ms)])
+
+    def _due(self, turn: Turn) -> Due:
+        schedule = turn.schedule
+        occurrences, now_ms = occurrences_of(schedule), self._store.now_ms()
+        return due(occurrences, schedule.misfire, turn.decided_at_ms, now_ms, turn.stored.missed_until_ms)
 
     async def _take_over(self, turn: Turn, at_ms: int) -> None:
         """Go on after what an older version did. Its holder may have sent a job, and lost its lease to the change
-        before it could write that down: then the job itself shows it."""
+        before it could write that down: then the fence shows it, or the job itself if the occurrences have changed."""
         id = occurrence_id(turn.name, at_ms)
         is_first = turn.progress.version < turn.stored.progress_from  # the older one was deleted: nothing is taken over
-        if at_ms > turn.progress.decided_at_ms and not is_first:
+        if at_ms > turn.decided_at_ms:
+            turn.catch_up(at_ms)
+        elif at_ms > turn.progress.decided_at_ms and not is_first:
             for topic in turn.stored.fenced:
                 if await self._job(turn.namespace, topic, id) is not None:
                     turn.sent(at_ms, id, topic)
         turn.decide(at_ms)
 
-    async def _send(self, turn: Turn, at_ms: int) -> None:
-        occurrence = Occurrence(fence_name(turn.namespace, turn.name), turn.version, at_ms)
-        command = replace(occurrence_send(turn.namespace, turn.name, turn.schedule, at_ms), occurrence=occurrence)
-        try:
-            sent = await self._sender.send(turn.namespace, turn.schedule.topic, command)
-        except DuelineError as error:  # if it may have been sent all the same, the next try finds out
-            turn.failed(NEWER if isinstance(error, VersionMismatch) else f"{error.code}: {error.message}")
-            self._metrics.failed += 1
-        else:
-            turn.sent(at_ms, sent.id, turn.schedule.topic)
-            if sent.result == "created":
-                self._metrics.count_fired(max(self._store.now_ms() - at_ms, 0))
+    async def _send(self, some: Sequence[tuple[Turn, int]]) -> None:
+        """Send occurrences of schedules that have one topic."""
+        commands = [turn.send(at_ms) for turn, at_ms in some]
+        first = some[0][0]
+        answers = await self._sender.send_occurrences(first.namespace, first.schedule.topic, commands)
+        for (turn, at_ms), answer in zip(some, answers, strict=True):
+            if isinstance(answer, DuelineError):  # if it may have been sent all the same, the next try finds out
+                newer = isinstance(answer, VersionMismatch)
+                self._failed(turn, NEWER if newer else f"{answer.code}: {answer.message}")
+            elif isinstance(answer, BaseException):
+                raise answer
+            elif answer.result == "kept" and answer.due_at_ms > at_ms:  # the fence is later: it was skipped
+                turn.skip(at_ms)
+            else:
+                turn.sent(at_ms, answer.id, turn.schedule.topic)
+                if answer.result == "created":
+                    self._metrics.count_fired(max(self._store.now_ms() - at_ms, 0))
+
+    def _failed(self, turn: Turn, error: str) -> None:
+        turn.failed(error)
+        self._metrics.failed += 1
 
     async def _last_lives(self, turn: Turn) -> bool:
         """Whether the job of the last occurrence is not finished yet."""
@@ -247,11 +334,12 @@ class ScheduleRunner:
 
     # -- fences
 
-    async def _skip(self, turn: Turn, at_ms: int) -> None:
-        """Make sure that nobody sends the occurrences up to here."""
+    async def _fence_all(self, turn: Turn, at_ms: int = 0) -> list[Fence]:
+        """Make sure that nobody sends the occurrences up to here. Returns the fences as they are now."""
         topic = await self._topics.fresh(turn.namespace, turn.schedule.topic)
         fence = Fence(fence_name(turn.namespace, turn.name), turn.version, at_ms)
-        await asyncio.gather(*(self._store.fence(partition, (fence,)) for partition in topic.partitions))
+        written = await asyncio.gather(*(self._store.fence(partition, (fence,)) for partition in topic.partitions))
+        return [one for some in written for one in some]
 
     async def _fence_topics(self, namespace: str, name: str, stored: StoredSchedule, version: int) -> list[Fence]:
         """Write the fences of a new version, and return them as they are now. Topics that it does not send to get a
@@ -267,6 +355,10 @@ class ScheduleRunner:
                     found += written
                 done |= missing
         return found
+
+
+def _last_ms(fences: Sequence[Fence]) -> int:
+    return max((fence.at_ms for fence in fences), default=0)
 
 
 def _ever(topic: Topic) -> Sequence[Partition]:

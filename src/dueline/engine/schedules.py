@@ -228,8 +228,8 @@ class Schedules:
         raise Conflict(CHANGED)
 
     def _alone(self, namespace: str, name: str) -> asyncio.Lock:
-        """Changes of one schedule by this process wait for each other, and so do those that make the topic of all
-        schedules (no name). Otherwise, of many at once, most would lose every time."""
+        """A lock for changes of one schedule in this process, or (no name) for creating the topic of all schedules.
+        Without it, most of many concurrent changes would conflict."""
         return self._locks.setdefault((namespace, name), asyncio.Lock())
 
     async def _write(

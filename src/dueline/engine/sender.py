@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Protocol
 
@@ -147,6 +148,17 @@ class Sender:
             raise self._refused(namespace, name, error) from None
         return await self._send_items(topic, version, commands, [_placed(item, topic) for item in items])
 
+    async def send_occurrences(
+        self, namespace: str, name: str, commands: Sequence[Send]
+    ) -> list[Sent | DuelineError | BaseException]:
+        """Send the jobs of several schedules, with as few store calls as possible. One that is refused does not hold up
+        the others."""
+        if len(commands) > 1:
+            with suppress(DuelineError):  # nothing was sent
+                return [*await self.send_many(namespace, name, commands)]
+        each = (self.send(namespace, name, command) for command in commands)
+        return await asyncio.gather(*each, return_exceptions=True)
+
     async def _register(self, topic: Topic) -> None:
         try:
             await self._registrar.listed(topic)
@@ -167,6 +179,8 @@ class Sender:
     ) -> list[Sent | DuelineError]:
         """`version`: of the policy used for the items."""
         answers: dict[int, Sent | DuelineError] = {}
+        if any(command.occurrence is not None for command in commands):
+            await self._fence(topic)
 
         async def run(partition: Partition, batch: Batch[SendItem]) -> None:
             own = [commands[place] for place in batch.places]
@@ -205,14 +219,17 @@ class Sender:
             [result] = await self._store.send(old, (item,), version)
             if result.code is not Code.MOVED:
                 return result
-        if command.occurrence is not None and topic.namespace_ids and topic.map.first and not topic.fenced:
+        if command.occurrence is not None:
             await self._fence(topic)
         [result] = await self._store.send(current, (item,), version)
         return result
 
     async def _fence(self, topic: Topic) -> None:
-        """Copy what earlier partitions have decided of schedules. They are closed first, so they decide no more."""
+        """With `namespace_ids`, copy what earlier partitions have decided of schedules. They are closed first, so they
+        decide no more."""
         map = topic.map
+        if topic.fenced or not topic.namespace_ids or not map.first:
+            return
         if topic.old and not topic.left.closed and self.tell_partitions is not None:
             await self.tell_partitions(topic.namespace, "")
         await copy_fences(self._store, topic.numbered(range(map.first)), topic.current)
@@ -308,7 +325,7 @@ def _refusal(result: SendOutcome) -> DuelineError:
 
 
 def _old_partition(topic: Topic, command: Send, item: SendItem) -> Partition | None:
-    """The old partition that may know the id or the key of this send. A new id is known to nobody."""
+    """The old partition that may have the id or the key of this send. None: the id is new, so none has it."""
     if not topic.old:
         return None
     if item.merge is not None:

@@ -267,8 +267,8 @@ class Tokens:
         return found
 
     async def _remove_expired(self, entries: list[TokenEntry]) -> bool:
-        """Remove the token that expired first. False: none has. A token that was revoked stays: a server that was
-        stopped since then must still find that, when it continues."""
+        """Remove the token that expired first. False: none has expired. Revoked tokens stay, because a server that
+        was suspended meanwhile must still learn of the revocation."""
         before_ms = self.now_ms() - EXPIRED_MS
         expired = [entry for entry in entries if read_token(entry).is_expired(before_ms)]
         if not expired:

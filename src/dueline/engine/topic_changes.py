@@ -84,7 +84,7 @@ class TopicChanges:
         self._rounds.wake()
 
     def tell(self, key: Key, version: int, config: TopicConfig | None) -> None:
-        """Tell the listeners a config that all partitions of the topic have."""
+        """Report a config to the listeners, once all partitions of the topic have it."""
         if version < self._versions.get(key, 0):
             return
         if config is None:

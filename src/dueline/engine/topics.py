@@ -359,7 +359,7 @@ class Topics:
         return topic
 
     def changed(self, key: tuple[str, str], entry: TopicEntry | None) -> bool:
-        """Apply an entry that has changed, if this process uses it. Returns whether it is that of a topic."""
+        """Apply a changed entry, if this process uses it. False: it belongs to a namespace, not to a topic."""
         namespace = namespace_of(key)
         if namespace in self._shared:
             self._apply_shared(namespace, entry)

@@ -37,6 +37,10 @@ class WorkerStore(Protocol):
         """Mark a worker as stopped. False: there is no such worker."""
         ...
 
+    async def get(self, namespace: str, name: str) -> WorkerEntry | None:
+        """One worker, unless it is forgotten."""
+        ...
+
     async def page(self, namespace: str, start: int) -> tuple[list[WorkerEntry], int | None]:
         """Up to WORKER_PAGE workers, the longest silent first, and where the next page begins. One that beats in
         between may be on two pages, or on none."""

@@ -41,9 +41,20 @@ Pause = Callable[[Unavailable, float], float]
 no more tries are wanted."""
 
 
+def tries_for(seconds: float) -> Pause:
+    """Five tries per second, for this long."""
+
+    def pause(error: Unavailable, elapsed_s: float) -> float:
+        if elapsed_s > seconds:
+            raise error
+        return 0.2
+
+    return pause
+
+
 class StoreAccess:
     """One store at a location. `store` is ready for an engine after `start`. `guards`: what holds for its shards now.
-    `looked` gets each result of `look`."""
+    `looked` gets each result of `look`. `namespace_ids` None: a program that uses no jobs; scopes are not checked."""
 
     def __init__(
         self,
@@ -52,7 +63,7 @@ class StoreAccess:
         *,
         prefix: str = "dueline",
         limits: Limits = Limits(),
-        namespace_ids: frozenset[str] = NAMESPACE_IDS,
+        namespace_ids: frozenset[str] | None = NAMESPACE_IDS,
         on_call: Callable[[str, float], None] | None = None,
         queue_of: Callable[[str], QueueLimit | None] = lambda namespace: None,
     ) -> None:
@@ -135,6 +146,8 @@ class StoreAccess:
             raise WrongStore(f"the store does not let this user read and write jobs: {error}") from error
 
     async def _check_scopes(self) -> None:
+        if self._namespace_ids is None:
+            return
         clash = await check_scopes(self.store, self._namespace_ids)
         if clash is not None:
             raise WrongStore(_scope_refusal(clash))

@@ -177,6 +177,8 @@ class AsgiApp:
             if request.method != "HEAD":
                 async with aclosing(stream.pieces()) as pieces:
                     async for piece in pieces:
+                        if self._auth.refusal(request.grant) is not None:
+                            break
                         await send({"type": "http.response.body", "body": piece, "more_body": True})
             await send({"type": "http.response.body", "body": b""})
             return answer

@@ -63,9 +63,7 @@ class Connection(asyncio.Protocol):
         self._retiring = False  # the server stops: close after the next answer
         self._writable: asyncio.Future[None] | None = None  # set while the kernel's send buffer is full
         self._unsent: list[Callable[[], None]] = []
-        # used by Deadlines
-        self.deadline_s = NEVER
-        self.slot = 0
+        self.deadline_s, self.slot = NEVER, 0  # used by Deadlines
         self._write_due_s = self._idle_due_s = NEVER
         self._parked_due_s = NEVER  # set while a poll is parked and reading is paused
         self._continue_due = self._cancelled = False
@@ -367,13 +365,14 @@ class Connection(asyncio.Protocol):
 
     async def _stream(self, exchange: Exchange, answer: Response, stream: Stream) -> Response:
         """Write an answer that comes in pieces. The end of the connection is its end."""
+        ended = partial(self._front.ended, exchange)
         with closing(stream):
-            if (refused := self._front.ended(exchange)) is not None or self._transport is None:
+            if (refused := ended()) is not None or self._transport is None:
                 return refused or answer
             exchange.streams, exchange.keep_alive = True, False
             self._write(exchange, answer, self._loop.time())
             if exchange.request.method != "HEAD":
-                await write_pieces(stream, self._transport, lambda: self._writable)
+                await write_pieces(stream, self._transport, lambda: self._writable, ended)
         return answer
 
     def _limit_parking(self) -> None:

@@ -1,4 +1,4 @@
-"""A request on a connection with what belongs to it, and the parsed heads that readers remember. No I/O."""
+"""A request on a connection with its state, and the parsed heads that readers remember. No I/O."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ Both are in a private folder. The worker that is scraped asks all others. For on
 shows its samples, and every KEEP_S.
 
 A worker that replaces a killed one inherits its counts, so the number of files does not grow. Its own file names the
-files that it inherited; whoever still finds one of those ignores it.
+files that it inherited. If one of those still exists, readers ignore it.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ Job = tuple[str, str]  # topic, id
 
 
 def sends_of_groups(history: Iterable[AnyEvent], final: Final) -> Iterator[Send]:
-    """One send per group and item that it may have, of unknown outcome: an item may also have gone to another group."""
+    """A send of unknown outcome per group and item that it may have. The item may be in another group instead."""
     appends, groups = _appends(history), _groups(history)
     for (topic, id), deliveries in groups.items():
         items = {(topic, one.merge_key, digest) for one in deliveries for digest in one.items or ()}
@@ -49,7 +49,7 @@ def _as_send(append: Append, group: str, delay_ms: int) -> Send:
 
 
 def check_items(history: list[AnyEvent], final: Final) -> list[Violation]:
-    """Everything that is certainly wrong with items."""
+    """All violations about the items of merge groups."""
     appends, groups = _appends(history), _groups(history)
     deliveries = [delivery for of_group in groups.values() for delivery in of_group]
     return [
@@ -106,7 +106,7 @@ def _twice(history: list[AnyEvent], deliveries: list[Deliver]) -> Iterator[Viola
 
 
 def _in_order(delivery: Deliver, appends: dict[Item, list[Append]]) -> Iterator[Violation]:
-    """The items of one delivery: each was sent, and after those before it."""
+    """Violations in one delivery: an item that was never sent, or items that are not in send order."""
     before_ns = 0  # no item so far was added before this
     seen: set[str] = set()
     for place, digest in enumerate(delivery.items or ()):

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Unpack, cast
 
-from ..api.answers import Job, LeasedJob, Outcome, Schedule, Sent, SentItem
+from ..api.answers import Job, LeasedJob, LeasedJobs, Outcome, Schedule, Sent, SentItem
 from ..api.live_requests import PutWorker
-from ..api.requests import NewJob
+from ..api.requests import Lease, NewJob
 from ..api.schedule_requests import PutSchedule
 from ..client import calls, schedule_calls
 from ..client.async_client import AsyncClient
 from ..client.bulk import on_leases
-from ..client.calls import Leased
+from ..client.calls import Call, Leased
 from ..client.sending import Policy, SendOptions, job_fields, job_of
 from ..client.times import Duration, Moment
 
@@ -62,7 +62,21 @@ class ClientQueue:
         wait_ms: int = 0,
         by: str | None = None,
     ) -> Sequence[LeasedJob]:
-        return (await self._client.call(calls.pull(topics, max, lease_ms, wait_ms, by))).value.jobs
+        return (await self._pulled(calls.pull(topics, max, lease_ms, wait_ms, by))).jobs
+
+    async def ack_and_pull(
+        self,
+        topic: str,
+        jobs: Sequence[LeasedJob | Leased],
+        max: int = 1,
+        lease_ms: int | None = None,
+        by: str | None = None,
+    ) -> LeasedJobs:
+        leases = [Lease(job.id, job.lease) for job in jobs]
+        return await self._pulled(calls.pull([topic], max, lease_ms, 0, by, leases))
+
+    async def _pulled(self, call: Call[LeasedJobs]) -> LeasedJobs:
+        return (await self._client.call(call)).value
 
     async def ack(self, jobs: Sequence[LeasedJob | Leased]) -> list[Outcome]:
         return await self._client.ack_many(jobs)

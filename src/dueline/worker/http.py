@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from ..api.answers import LeasedJob
-from ..client import calls
+from ..api.answers import LeasedJobs
 from ..client.async_client import AsyncClient
+from ..client.calls import Call
 from ..client.client import DEFAULT_TIMEOUT_S
 from ..client.patience import Patience
 from .client_queue import ClientQueue
@@ -32,12 +30,5 @@ class HttpQueue(ClientQueue):
         self._pulls.close()
         await super().close()
 
-    async def pull(
-        self,
-        topics: Sequence[str],
-        max: int = 1,
-        lease_ms: int | None = None,
-        wait_ms: int = 0,
-        by: str | None = None,
-    ) -> Sequence[LeasedJob]:
-        return await self._pulls.pull(calls.pull(topics, max, lease_ms, wait_ms, by))
+    async def _pulled(self, call: Call[LeasedJobs]) -> LeasedJobs:
+        return await self._pulls.pull(call)

@@ -1,5 +1,8 @@
 """Places for jobs, and the loop that fills them: pull as many jobs as there are free places, wait, pull again.
 
+A pull of a single topic takes the acks of that topic along that wait just then; such a pull does not wait. So a busy
+worker needs one request per job instead of two.
+
 Topics whose handlers run in the same mode share that mode's places. A topic with its own concurrency has its own lane.
 The order of the topics rotates from pull to pull, so that no topic starves the others.
 
@@ -16,6 +19,7 @@ from collections.abc import Callable, Sequence
 
 from ..api.answers import LeasedJob
 from ..client.errors import DuelineApiError, InvalidRequest, NotAllowed
+from .acks import Acks
 from .queue import Queue
 
 MAX_TOPICS = 100  # of one pull
@@ -33,6 +37,7 @@ class Lane:
     def __init__(
         self,
         queue: Queue,
+        acks: Acks,
         topics: Sequence[str],
         places: int,
         lease_ms: int,
@@ -49,6 +54,8 @@ class Lane:
         self.alone = 0  # abandoned threads
         self.trouble: str | None = None  # why the last pull failed
         self._queue = queue
+        self._acks = acks
+        self._joins = len(topics) == 1  # pulls may take acks along
         self._lease_ms = lease_ms
         self._begin = begin
         self._name = name
@@ -62,8 +69,7 @@ class Lane:
         while True:
             await self._room.wait()
             try:
-                wanted = min(self.free, MAX_PULL)
-                jobs = await self._queue.pull(self._turned(), wanted, self._lease_ms, WAIT_MS, self._name)
+                jobs = await self._pull(min(self.free, MAX_PULL))
             except DuelineApiError as error:
                 self.trouble = str(error)
                 serious = isinstance(error, NotAllowed | InvalidRequest)
@@ -80,6 +86,23 @@ class Lane:
                 self.busy += 1
                 self._begin(self, job)
             self._look()
+
+    async def _pull(self, most: int) -> Sequence[LeasedJob]:
+        done = self._acks.take(self.topics[0]) if self._joins else ()
+        if not done:
+            return await self._queue.pull(self._turned(), most, self._lease_ms, WAIT_MS, self._name)
+        try:
+            acked = [job for job, _ in done]
+            answer = await self._queue.ack_and_pull(self.topics[0], acked, most, self._lease_ms, self._name)
+        except InvalidRequest:  # an older server
+            self._joins = False
+            self._acks.put_back(done)
+            return ()
+        except BaseException:
+            self._acks.put_back(done)
+            raise
+        self._acks.answered(done, answer.acked)
+        return answer.jobs
 
     @property
     def free(self) -> int:

@@ -16,7 +16,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, Unpack, runtime_checkable
 
-from ..api.answers import Job, LeasedJob, Outcome, Schedule, Sent, SentItem
+from ..api.answers import Job, LeasedJob, LeasedJobs, Outcome, Schedule, Sent, SentItem
 from ..api.requests import NewJob
 from ..api.schedule_requests import PutSchedule
 from ..client.address import addresses_of, is_server, named_url, shown, using
@@ -78,6 +78,18 @@ class Queue(Protocol):
     ) -> Sequence[LeasedJob]:
         """Lease due jobs, waiting up to wait_ms for the first. Cancelling a pull costs no attempt: jobs that were
         already on their way are given back uncounted. `by`: the worker's name, for the history of the jobs."""
+        ...
+
+    async def ack_and_pull(
+        self,
+        topic: str,
+        jobs: Sequence[LeasedJob | Leased],
+        max: int = 1,
+        lease_ms: int | None = None,
+        by: str | None = None,
+    ) -> LeasedJobs:
+        """Complete jobs of a topic and lease due ones of it, in one call that does not wait. Cancelling it is like
+        cancelling a pull; the acks may then be repeated."""
         ...
 
     async def ack(self, jobs: Sequence[LeasedJob | Leased]) -> list[Outcome]:

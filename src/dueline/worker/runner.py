@@ -21,6 +21,7 @@ import msgspec
 from ..api.answers import LeasedJob
 from ..client.errors import Unavailable
 from ..client.tracing import Processing
+from .acks import Acks
 from .child import call_here
 from .context import Context
 from .handlers import Handler
@@ -72,7 +73,8 @@ class Runner:
         self._cut = asyncio.Event()
         self._cutting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._leases = Leases(queue, settings.lease_ms, lambda: self._stopping, settings.do)
-        self._settler = Settler(queue, self._cut)
+        self._acks = Acks(queue)
+        self._settler = Settler(queue, self._acks, self._cut)
         self._threads = Threads()
         self._processes = Processes(queue, settings.token)
         self._run_job = functools.reduce(_wrapped, reversed(settings.middleware), self._all_handlers)
@@ -106,7 +108,7 @@ class Runner:
             log.warning("the queue is unavailable: %s", away)
         loop = asyncio.get_running_loop()
         lanes = [
-            Lane(self._queue, topics, places, self._settings.lease_ms, self._begin, self._settings.name)
+            Lane(self._queue, self._acks, topics, places, self._settings.lease_ms, self._begin, self._settings.name)
             for topics, places in lanes_of(self._handlers, self._settings.places)
         ]
         self._lanes = {topic: lane for lane in lanes for topic in lane.topics}

@@ -1,6 +1,6 @@
 """Reports verdicts on jobs to the queue, and retries until the queue has received them.
 
-Acks that arrive during a call share the next call. While the queue is unavailable, the lease is still renewed, and its
+Acks are gathered (`worker.acks`). While the queue is unavailable, the lease is still renewed, and its
 token makes repeated reports safe; once the lease is lost, the report is dropped. If the queue rejects a report, such as
 a delay of a hundred years, the job is released as failed with the reason. Otherwise it would stay leased until the
 lease expires, and then fail in the same way again.
@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from ..api.answers import LeasedJob, Outcome
 from ..client.errors import DuelineApiError, InvalidRequest, RateLimited, StoreFull, Unavailable
 from ..lease_renewal import until_accepted
+from .acks import Acks
 from .leases import JobLease
 from .outcomes import Ending, Verdict, bounded
 from .queue import Queue
@@ -28,18 +29,17 @@ log = logging.getLogger("dueline.worker")
 class Settler:
     """Reports verdicts. `hurried` is set when a stopping worker no longer waits."""
 
-    def __init__(self, queue: Queue, hurried: asyncio.Event) -> None:
+    def __init__(self, queue: Queue, acks: Acks, hurried: asyncio.Event) -> None:
         self._queue = queue
+        self._acks = acks
         self._hurried = hurried
         self._timer = asyncio.get_running_loop()
-        self._waiting: list[tuple[LeasedJob, asyncio.Future[Outcome]]] = []
-        self._acking: asyncio.Task[None] | None = None
 
     async def settle(self, lease: JobLease, verdict: Verdict) -> None:
         """Ack or release the job, as the verdict says. If that is refused, release it by its retry policy."""
         job, ending = lease.job, verdict.ending
         if ending is Ending.DONE:
-            await self._report(lease, "ack", lambda: self._ack(job))
+            await self._report(lease, "ack", lambda: self._acks.add(job))
             return
         count, discard = ending is not Ending.SNOOZED, ending is Ending.DISCARDED
         error = None if verdict.error is None else bounded(verdict.error)
@@ -87,25 +87,3 @@ class Settler:
             raise InvalidRequest("invalid_field", str(wrong)) from wrong
         [outcome] = outcomes
         return outcome
-
-    async def _ack(self, job: LeasedJob) -> Outcome:
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Outcome] = loop.create_future()
-        self._waiting.append((job, answer))
-        if self._acking is None or self._acking.done():
-            self._acking = loop.create_task(self._ack_all())
-        return await answer
-
-    async def _ack_all(self) -> None:
-        while self._waiting:
-            batch, self._waiting = self._waiting, []
-            try:
-                outcomes = await self._queue.ack([job for job, _ in batch])
-            except Exception as error:
-                for _, answer in batch:
-                    if not answer.done():
-                        answer.set_exception(error)
-                continue
-            for (_, answer), outcome in zip(batch, outcomes, strict=True):
-                if not answer.done():
-                    answer.set_result(outcome)

@@ -40,10 +40,10 @@ class WaitingPulls:
         self._give_back = give_back
         self._idle: IdleConnections[AsyncConnection] = IdleConnections()
 
-    async def pull(self, call: Call[LeasedJobs]) -> Sequence[LeasedJob]:
+    async def pull(self, call: Call[LeasedJobs]) -> LeasedJobs:
         """Pull, retrying where that is safe. Raises DuelineApiError."""
         answer = await retried(self._once, call, self._patience, self._timeout_s, servers=self._servers.count)
-        return answer.value.jobs
+        return answer.value
 
     def close(self) -> None:
         self._idle.close()

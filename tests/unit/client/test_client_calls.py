@@ -61,7 +61,7 @@ def test_no_limit_of_attempts_is_said_as_null_and_not_left_out() -> None:
     ("call", "expected"),
     [
         (calls.get("a/b", "x y%"), ("GET", "/v1/topics/a%2Fb/jobs/x%20y%25", None)),
-        (calls.history("t", "a"), ("GET", "/v1/topics/t/jobs/a/history", None)),
+        (overview_calls.history("t", "a"), ("GET", "/v1/topics/t/jobs/a/history", None)),
         (calls.cancel("t", "a"), ("DELETE", "/v1/topics/t/jobs/a", None)),
         (calls.cancel_many("t", ["a", "b"]), ("POST", "/v1/topics/t/cancel", {"ids": ["a", "b"]})),
         (

@@ -12,7 +12,7 @@ from engine_kit import NS, EngineKit, running, settled
 from dueline.engine.commands import Patch, Send, TopicPatch
 from dueline.engine.errors import InvalidField, StoreDown
 from dueline.engine.event import Event
-from dueline.engine.event_feeds import RING_ENTRIES, Feed, Gap, Told
+from dueline.engine.event_feeds import RING_ENTRIES, EventMessage, Feed, Gap
 from dueline.engine.event_stream import INTEREST_MS, MAX_ENTRIES
 from dueline.engine.job import BodyKind, Partition, Reason
 from dueline.engine.policy import TopicPolicy
@@ -29,17 +29,17 @@ async def kit() -> AsyncIterator[EngineKit]:
         yield kit
 
 
-async def taken(kit: EngineKit, feed: Feed) -> list[Told]:
+async def taken(kit: EngineKit, feed: Feed) -> list[EventMessage]:
     """What the feed has after everything was flushed."""
     for _ in range(4):
         await kit.advance(60)
-    found: list[Told] = []
+    found: list[EventMessage] = []
     while not feed.ended and (some := await feed.next(0.001)):
         found += some
     return found
 
 
-def said(told: Sequence[Told]) -> list[Any]:
+def said(told: Sequence[EventMessage]) -> list[Any]:
     """Events in short; gaps by their reason."""
     return [
         one.what.reason if isinstance(one.what, Gap) else (one.what.what, one.what.topic, one.what.id) for one in told

@@ -232,6 +232,29 @@ async def test_an_occurrence_that_an_old_partition_has_decided_is_not_sent_again
         assert await kit.store.fence(Partition(NS, "mail", 1, True), [Fence("s", 0)]) != [Fence("s", 0)]
 
 
+async def test_several_occurrences_that_an_old_partition_has_decided_are_not_sent_again() -> None:
+    async with running(namespace_ids=OWN) as kit:
+        names = ("s", "t", "u")
+
+        def at(at_ms: int) -> list[Send]:
+            occurrences = [Occurrence(name, 3, at_ms) for name in names]
+            return [
+                job(f"{one.schedule}@{at_ms}", occurrence=one, on_conflict=OnConflict.REJECT) for one in occurrences
+            ]
+
+        async def results(engine: Engine, at_ms: int) -> list[str]:
+            answers = await engine._sender.send_occurrences(NS, "mail", at(at_ms))
+            return [answer.result for answer in answers if isinstance(answer, Sent)]
+
+        assert await results(kit.engine, 1_000) == ["created"] * 3
+        await kit.engine.cancel_by_id(NS, [f"{name}@1000" for name in names], forget=True)
+        await expand(kit.engine, topic="sms")
+        late = Engine(kit.store, timer=kit.timer, namespace_ids=OWN)
+        for engine in (kit.engine, late):
+            assert await results(engine, 1_000) == ["kept"] * 3
+        assert await results(late, 3_000) == ["created"] * 3
+
+
 async def test_an_unused_topic_leaves_all_partitions() -> None:
     async with running(namespace_ids=OWN, idle_ms=1_000) as kit:
         await expand(kit.engine, topic="kept")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from schedule_kit import NS, START_MS, ScheduleKit, every, template
+from schedule_kit import NS, START_MS, ScheduleKit, every, seconds_of, template
 
 from dueline.engine.commands import Pull, Send
 from dueline.engine.errors import DuelineError, InvalidField, NotFound, QuotaExceeded, TopicNotEmpty, VersionMismatch
@@ -287,6 +287,46 @@ async def test_a_refused_send_is_shown_and_tried_again(kit: ScheduleKit) -> None
     await kit.advance(8)
     assert await kit.times() == [10, 20]
     assert (await kit.get("a")).last_error is None
+
+
+async def test_schedules_that_are_due_at_once_share_their_calls(kit: ScheduleKit) -> None:
+    for name in ("a", "b", "c"):
+        await kit.put(name, every(10))
+    await kit.advance(10)
+    before = len(kit.store.calls)
+    await kit.advance(10)
+    calls = kit.store.calls[before:]
+    assert (calls.count("send"), calls.count("release")) == (1, 1)
+    assert sorted(await kit.times()) == [10] * 3 + [20] * 3
+
+
+class _Room:
+    """Takes so many jobs more."""
+
+    def __init__(self, jobs: int) -> None:
+        self._jobs = jobs
+
+    def admit(self, namespace: str, jobs: int, grant: Grant) -> None:
+        if jobs > self._jobs:
+            raise QuotaExceeded("too many pending jobs")
+        self._jobs -= jobs
+
+
+async def test_one_that_is_refused_does_not_hold_up_those_that_are_due_with_it(kit: ScheduleKit) -> None:
+    for name in ("a", "b", "c"):
+        await kit.put(name, every(10))
+    await kit.advance(10)
+    assert await kit.times() == [10] * 3
+    await kit.engine.send(NS, "t", Send(f"a@{START_MS + 20_000}", b"1", BodyKind.JSON, delay_ms=86_400_000))
+    await kit.advance(10)
+    assert sorted(job.id[0] for job in await kit.pulled()) == ["b", "c"]
+    assert ((await kit.get("a")).last_error or "").startswith("id_exists")
+    await kit.engine.schedules.delete(NS, "a")
+    kit.engine.limit_sends(_Room(1))
+    await kit.advance(10)
+    assert [seconds_of(job.id) for job in await kit.pulled()] == [30]
+    errors = [(await kit.get(name)).last_error for name in ("b", "c")]
+    assert sorted(error or "" for error in errors) == ["", "rate_limited: too many pending jobs"]
 
 
 async def test_a_zone_that_a_server_does_not_know_stops_no_other_schedule(kit: ScheduleKit) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
@@ -127,6 +128,39 @@ def test_an_ack_ends_the_job_and_may_be_repeated(api: Api) -> None:
     for _ in range(2):
         assert api.post(T + "/ack", jobs(("a", lease))) == (200, {"results": [{"id": "a", "result": "acked"}]})
     assert api.job().json["state"] == "done"
+
+
+def test_a_pull_acks_jobs_first_and_may_be_repeated(api: Api) -> None:
+    for id in "abc":
+        api.send(id)
+    [first] = api.pull(max=1)
+    ack = [{"id": "a", "lease": first["lease"]}, {"id": "a", "lease": "stale"}]
+    answer = api.post(T + "/pull", {"ack": ack}).json
+    assert [job["id"] for job in answer["jobs"]] == ["b"]
+    assert answer["acked"][0] == {"id": "a", "result": "acked"}
+    assert_refusal(answer["acked"][1]["error"], 409, "lease_lost")
+    assert api.job().json["state"] == "done"
+    again = api.post(T + "/pull", {"ack": ack[:1]}).json
+    assert (again["acked"], again["jobs"][0]["id"]) == ([{"id": "a", "result": "acked"}], "c")
+
+
+async def test_a_pull_that_waits_has_acked_before_it_waits(api: Api) -> None:
+    await api.ask("POST", T + "/jobs", b'{"id":"a","body":1}')
+    [leased] = (await api.ask("POST", T + "/pull")).json["jobs"]
+    body = {"wait_ms": 60_000, "ack": [{"id": "a", "lease": leased["lease"]}]}
+    waiting = asyncio.create_task(api.ask("POST", T + "/pull", json.dumps(body).encode()))
+    await until(lambda: api.engine.waiters > 0)
+    assert (await api.ask("GET", T + "/jobs/a")).json["state"] == "done"
+    await api.ask("POST", T + "/jobs", b'{"id":"b","body":1}')
+    answer = (await waiting).json
+    assert [job["id"] for job in answer["jobs"]] == ["b"]
+    assert answer["acked"] == [{"id": "a", "result": "acked"}]
+
+
+def test_a_pull_with_a_malformed_ack_leases_nothing(api: Api) -> None:
+    api.send("b")
+    assert_error(api.post(T + "/pull", {"ack": [{"id": "", "lease": "x"}]}), 400, "invalid_field", "ack[0].id")
+    assert len(api.pull()) == 1
 
 
 def test_acks_are_answered_one_by_one(api: Api) -> None:

@@ -17,7 +17,7 @@ from dueline.store.memory import MemoryStore
 TOKENS = {"two": TokenLimits(max_pending_jobs=2), "nine": TokenLimits(max_pending_jobs=9)}
 
 
-class Counted(Engine):
+class CountingEngine(Engine):
     """An engine that writes down how often its topics are read, and whose store can be away."""
 
     counts = 0
@@ -30,8 +30,8 @@ class Counted(Engine):
         return await super().topics(*words)  # type: ignore[arg-type]
 
 
-def limited(max_jobs: int = 3) -> tuple[Counted, PendingJobs]:
-    engine = Counted(MemoryStore(lambda: 1_000_000))
+def limited(max_jobs: int = 3) -> tuple[CountingEngine, PendingJobs]:
+    engine = CountingEngine(MemoryStore(lambda: 1_000_000))
     pending = PendingJobs(
         engine,
         lambda namespace: max_jobs if namespace == "n" else None,

@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from dueline.engine.job import Partition
+from dueline.store.valkey.keys import partition_keys
 from dueline.store.valkey.link import Link, LinkLost
 from dueline.store.valkey.witness import Replication
 from tests.kit.fake_node import FakeNode
@@ -35,6 +37,16 @@ async def test_a_change_is_answered_after_a_marker_in_its_slot_reached_a_replica
         told = [words for words in node.log if words[0] in ("EVALSHA", "EVAL", "WAIT")]
         assert [words[0] for words in told] == ["EVALSHA", "EVAL", "WAIT"]
         assert (told[1][2:], told[2][1]) == (("1", "p:{t}:W", "60000"), "1")
+
+
+@pytest.mark.parametrize("namespace_ids", [False, True])
+async def test_a_marker_is_no_key_of_a_partition(namespace_ids: bool) -> None:
+    """Where topics share their ids, a key ends with the name of its topic: a marker must not be one of topic W."""
+    async with replicated() as (link, node):
+        await link.change(partition_keys("p", Partition("ns", "t", 0, namespace_ids)).keys[0], "EVALSHA", "x")
+        [marker] = [words[3] for words in node.log if words[0] == "EVAL"]
+        assert marker == ("p:{ns//0}:W" if namespace_ids else "p:{ns/t/0}:W")
+        assert marker not in partition_keys("p", Partition("ns", "W", 0, namespace_ids)).keys
 
 
 async def test_what_only_reads_waits_for_nobody() -> None:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from dueline.api.answers import Info, Job, LeasedJob, Outcome
+from dueline.api.answers import Info, Job, LeasedJob, LeasedJobs, Outcome
 from dueline.client.in_process import InProcessClient
 from dueline.dialects.native.api import NativeApi
 from dueline.engine.engine import Engine
@@ -49,6 +49,7 @@ class WatchedQueue(ClientQueue):
         self.extended = 0
         self.pulls: list[tuple[str, ...]] = []
         self.acks: list[int] = []
+        self.joined: list[list[str]] = []  # the jobs that were acked by a pull
         self._news = asyncio.Event()
 
     async def changed(self) -> None:
@@ -67,6 +68,15 @@ class WatchedQueue(ClientQueue):
         jobs = await super().pull(topics, max, lease_ms, wait_ms, by)
         self._news.set()
         return jobs
+
+    async def ack_and_pull(
+        self, topic: str, jobs: Sequence[Any], max: int = 1, lease_ms: int | None = None, by: str | None = None
+    ) -> LeasedJobs:
+        self.joined.append([job.id for job in jobs])
+        try:
+            return await super().ack_and_pull(topic, jobs, max, lease_ms, by)
+        finally:
+            self._news.set()
 
     async def ack(self, jobs: Sequence[Any]) -> list[Outcome]:
         self.acks.append(len(jobs))

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from dueline.api.answers import Outcome
+from dueline.api.answers import LeasedJobs, Outcome
+from dueline.client.errors import DuelineApiError, InvalidRequest, Unavailable
 from dueline.worker import CallNext, Context, Ending, Retry, Snooze, Verdict
 
 from .kit import WITHIN_S, worker_kit
@@ -89,3 +90,66 @@ async def test_nothing_is_said_of_a_job_whose_lease_is_lost(
         await kit.worker.stop("5s")
         assert said == []
         assert "t a: the lease is lost, the outcome is dropped" in caplog.text
+
+
+async def test_a_full_lane_pulls_and_acks_in_one_call() -> None:
+    async with worker_kit() as kit:
+
+        @kit.worker.handles("t", concurrency=1)
+        async def handle(n: int) -> None:
+            pass
+
+        for n in range(4):
+            await handle.asend(n, id=f"a{n}")
+        await kit.worker.start()
+        for n in range(4):
+            assert (await kit.ended(f"a{n}")).state == "done"
+        assert kit.queue.joined == [["a0"], ["a1"], ["a2"], ["a3"]]
+        assert kit.queue.acks == []
+
+
+@pytest.mark.parametrize("error", [InvalidRequest("unknown_field", "ack"), Unavailable("store_down", "away")])
+async def test_acks_whose_pull_fails_are_sent_alone(error: DuelineApiError) -> None:
+    async with worker_kit() as kit:
+
+        async def refused(*_: object) -> LeasedJobs:
+            kit.queue.joined.append([])
+            raise error
+
+        kit.queue.ack_and_pull = refused  # type: ignore[method-assign]
+
+        @kit.worker.handles("t", concurrency=1)
+        async def handle(n: int) -> None:
+            pass
+
+        for n in range(2):
+            await handle.asend(n, id=f"a{n}")
+        await kit.worker.start()
+        for n in range(2):
+            assert (await kit.ended(f"a{n}")).state == "done"
+        assert sum(kit.queue.acks) == 2
+        if isinstance(error, InvalidRequest):
+            assert kit.queue.joined == [[]], "an older server is not asked twice"
+
+
+async def test_a_worker_that_stops_acks_what_its_pull_took_along() -> None:
+    async with worker_kit() as kit:
+        asked = asyncio.Event()
+
+        async def deaf(*_: object) -> LeasedJobs:
+            asked.set()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        kit.queue.ack_and_pull = deaf  # type: ignore[method-assign]
+
+        @kit.worker.handles("t", concurrency=1)
+        async def handle(n: int) -> None:
+            pass
+
+        await handle.asend(1, id="a")
+        await kit.worker.start()
+        async with asyncio.timeout(WITHIN_S):
+            await asked.wait()
+        await kit.worker.stop("5s")
+        assert (await kit.queue.get("t", "a")).state == "done"

@@ -106,8 +106,8 @@ def pull_several(request: r.PullTopics, namespace: str) -> commands.Pull:
     return commands.Pull(namespace, topics, request.max, request.lease_ms, request.wait_ms, by=request.by)
 
 
-def acks(request: r.AckJobs) -> list[Ref]:
-    return [Ref(job.id, job.lease) for job in request.jobs]
+def acks(jobs: Sequence[r.Lease]) -> list[Ref]:
+    return [Ref(job.id, job.lease) for job in jobs]
 
 
 def releases(request: r.ReleaseJobs) -> list[Release]:

@@ -51,12 +51,24 @@ def many(
     ids: Sequence[str], done: Sequence[Outcome | DuelineError], view: Callable[[str, Outcome], a.Outcome]
 ) -> Reply:
     """The reply to another batch call, from the outcome of each job or the error of the store call that failed."""
-    errors = [one if isinstance(one, DuelineError) else refusal(one.code) for one in done]
-    results = tuple(
-        view(id, one) if error is None else a.Outcome(id, error=error_view(error))  # pyright: ignore[reportArgumentType]
-        for id, one, error in zip(ids, done, errors, strict=True)
+    return _many(a.Outcomes(outcomes(ids, done, view)), [_error(one) for one in done])
+
+
+def outcomes(
+    ids: Sequence[str], done: Sequence[Outcome | DuelineError], view: Callable[[str, Outcome], a.Outcome]
+) -> tuple[a.Outcome, ...]:
+    return tuple(
+        view(id, one) if (error := _error(one)) is None else a.Outcome(id, error=error_view(error))  # pyright: ignore[reportArgumentType]
+        for id, one in zip(ids, done, strict=True)
     )
-    return _many(a.Outcomes(results), errors)
+
+
+def acked(id: str, _: Outcome) -> a.Outcome:
+    return a.Outcome(id, "acked")
+
+
+def _error(one: Outcome | DuelineError) -> DuelineError | None:
+    return one if isinstance(one, DuelineError) else refusal(one.code)
 
 
 def _many(value: a.Outcomes | a.SentResults, outcomes: Sequence[object], success: int = 200) -> Reply:

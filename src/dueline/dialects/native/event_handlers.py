@@ -21,7 +21,7 @@ from ...api.reply import Reply
 from ...engine.engine import Engine
 from ...engine.errors import DuelineError
 from ...engine.event import Event
-from ...engine.event_feeds import Feed, Gap, Told
+from ...engine.event_feeds import EventMessage, Feed, Gap
 from ..http import Response
 from .wire import Caller
 
@@ -42,11 +42,11 @@ class EventHandlers:
         feed = await self._engine.feeds.open(caller.namespace, request.topic or (), request.after)
         try:
             if request.after is None:
-                told = [a.Event(event="hello", cursor=feed.id, at_ms=self._engine.store.now_ms())]
+                messages = [a.Event(event="hello", cursor=feed.id, at_ms=self._engine.store.now_ms())]
             else:
                 wait_ms = min(request.wait_ms or 0, self._engine.limits.max_wait_ms)
-                told = [event_view(one) for one in await feed.next(wait_ms / 1000)]
-            return Reply(a.EventPage(events=tuple(told), next_cursor=feed.id))
+                messages = [event_view(one) for one in await feed.next(wait_ms / 1000)]
+            return Reply(a.EventPage(events=tuple(messages), next_cursor=feed.id))
         finally:
             feed.close()
 
@@ -67,12 +67,12 @@ class ServerSentEvents:
             yield _written("hello", feed.id, {"at_ms": self._engine.store.now_ms()})
             while not feed.ended:
                 try:
-                    told = await feed.next(BEAT_S)
+                    messages = await feed.next(BEAT_S)
                 except DuelineError:
                     await self._engine.idle(int(RETRY_S * 1000))
                     continue
-                if told:
-                    yield b"".join(map(_message, told))
+                if messages:
+                    yield b"".join(map(_message, messages))
                 elif not feed.ended:
                     yield b":\nid: %b\n\n" % feed.id.encode()
         except DuelineError:
@@ -86,14 +86,14 @@ async def begin_events(engine: Engine, caller: Caller, request: lr.ListEvents, l
     return Response(200, content_type="text/event-stream", headers=STREAM_HEADERS, stream=stream)
 
 
-def event_view(told: Told) -> a.Event:
+def event_view(message: EventMessage) -> a.Event:
     """A message as a client gets it."""
-    what = told.what
+    what = message.what
     if isinstance(what, Gap):
-        return a.Event(event="gap", cursor=told.id or None, reason=what.reason)
+        return a.Event(event="gap", cursor=message.id or None, reason=what.reason)
     return a.Event(
         event="topic" if what.id is None else "job",
-        cursor=told.id,
+        cursor=message.id,
         at_ms=what.at_ms,
         what=what.what,
         topic=what.topic,
@@ -106,13 +106,13 @@ def event_view(told: Told) -> a.Event:
     )
 
 
-def _message(told: Told) -> bytes:
-    what = told.what
+def _message(message: EventMessage) -> bytes:
+    what = message.what
     if isinstance(what, Gap):
-        return _written("gap", told.id, {"reason": what.reason})
+        return _written("gap", message.id, {"reason": what.reason})
     if what.id is None:
-        return _written("topic", told.id, {"at_ms": what.at_ms, "what": what.what, "topic": what.topic})
-    return _written("job", told.id, _job(what))
+        return _written("topic", message.id, {"at_ms": what.at_ms, "what": what.what, "topic": what.topic})
+    return _written("job", message.id, _job(what))
 
 
 def _job(event: Event) -> dict[str, object]:

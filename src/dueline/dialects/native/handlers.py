@@ -70,16 +70,19 @@ class NativeHandlers:
         return Reply(encode.job_page(page, query.body))
 
     async def pull(self, caller: Caller, request: r.PullJobs, topic: str) -> Reply:
-        return await self._pull(decode.pull_one(request, caller.namespace, topic))
+        command = decode.pull_one(request, caller.namespace, topic)
+        if not request.ack:
+            return await self._pull(command)
+        ids, done = await self._ack("ack", caller, request.ack, topic)
+        if (failed := next((one for one in done if isinstance(one, DuelineError)), None)) is not None:
+            raise failed  # the store; nothing was pulled
+        return await self._pull(command, encode.outcomes(ids, done, encode.acked))
 
     async def pull_topics(self, caller: Caller, request: r.PullTopics) -> Reply:
         return await self._pull(decode.pull_several(request, caller.namespace))
 
     async def ack(self, caller: Caller, request: r.AckJobs, topic: str) -> Reply:
-        refs = decode.acks(request)
-        ids = [ref.id for ref in refs]
-        done = await _each("jobs", ids, self._engine.ack(caller.namespace, topic, refs))
-        return encode.many(ids, done, lambda id, _: a.Outcome(id, "acked"))
+        return encode.many(*await self._ack("jobs", caller, request.jobs, topic), encode.acked)
 
     async def release(self, caller: Caller, request: r.ReleaseJobs, topic: str) -> Reply:
         items = decode.releases(request)
@@ -205,10 +208,18 @@ class NativeHandlers:
         access = encode.access(caller.grant)
         return Reply(msgspec.structs.replace(info, namespace=caller.namespace, limits_in_use=shown, access=access))
 
-    async def _pull(self, command: commands.Pull) -> Reply:
+    async def _pull(self, command: commands.Pull, acked: tuple[a.Outcome, ...] = ()) -> Reply:
         jobs = await self._engine.pull(command)
         undelivered = partial(self._engine.undelivered, command.namespace, jobs) if jobs else None
-        return Reply(a.LeasedJobs(tuple(map(encode.leased_view, jobs))), undelivered=undelivered)
+        return Reply(a.LeasedJobs(tuple(map(encode.leased_view, jobs)), acked), undelivered=undelivered)
+
+    async def _ack(
+        self, field: str, caller: Caller, jobs: Sequence[r.Lease], topic: str
+    ) -> tuple[list[str], Sequence[Outcome | DuelineError]]:
+        """The ids of the jobs and what became of each. `field`: where the request names them."""
+        refs = decode.acks(jobs)
+        ids = [ref.id for ref in refs]
+        return ids, await _each(field, ids, self._engine.ack(caller.namespace, topic, refs))
 
 
 def _succeeded(done: Outcome) -> Outcome:

@@ -62,7 +62,7 @@ def push(raw: bytes) -> Push:
 
 
 def pop(raw: bytes) -> tuple[str, ...]:
-    """The topics in order of priority, without duplicates. They are not trimmed one by one."""
+    """The topics in order of priority, without duplicates. The list is trimmed as a whole, not name by name."""
     topic: str = _fields(raw, {"topic": ""})["topic"]
     if not topic:
         raise BadRequest(NO_POP_TOPIC)

@@ -4,12 +4,12 @@
 --        records   hash: name -> seen:6 stopped:1 data; '' on a Cluster
 --        seen      zset: name by the time of its last beat
 -- ARGV   1 now_ms or ""   2 what   3 numbers   4 blob   5 permanent   6 ""
---        what      1 beat   2 leave   3 page
+--        what      1 beat   2 leave   3 page   4 get
 --        numbers   1: forgotten after ms, most workers, size of the name; blob: name, data   2: -; blob: name
---                  3: forgotten after ms, start, limit
+--                  3: forgotten after ms, start, limit   4: forgotten after ms; blob: name
 -- RETURN now numbers blob
---        1, 2: 1 = done, 0 = too many, or no such worker   3: start of the next page (-1 = none), per worker: size of
---        the name, seen at, stopped, size of the data; blob: name, data
+--        1, 2: 1 = done, 0 = too many, or no such worker   3, 4: start of the next page (-1 = none), per worker: size
+--        of the name, seen at, stopped, size of the data; blob: name, data
 -- BOUND  200 workers; each beat removes at most 100
 local records, seen = KEYS[1], KEYS[2]
 local now
@@ -49,9 +49,16 @@ elseif what == 2 then
     redis.call('HSET', records, blob, string.sub(stored, 1, 6) .. struct.pack('>B', 1) .. string.sub(stored, 8))
   end
 else
-  local names = redis.call('ZRANGEBYSCORE', seen, '(' .. int(now - N[1]), int(now), 'LIMIT', N[2], N[3] + 1)
-  numbers[1] = #names > N[3] and N[2] + N[3] or -1
-  for i = 1, math.min(#names, N[3]) do
+  local names, most = {}, 1
+  numbers[1] = -1
+  if what == 3 then
+    names = redis.call('ZRANGEBYSCORE', seen, '(' .. int(now - N[1]), int(now), 'LIMIT', N[2], N[3] + 1)
+    most = N[3]
+    numbers[1] = #names > most and N[2] + most or -1
+  elseif blob ~= '' and tonumber(redis.call('ZSCORE', seen, blob) or 0) > now - N[1] then
+    names = { blob }
+  end
+  for i = 1, math.min(#names, most) do
     local stored = redis.call('HGET', records, names[i])
     if stored then
       local n = #numbers

@@ -95,10 +95,10 @@ class MemoryEventStream:
     async def watch_interest(self, heard: Callable[[], None]) -> None:
         self._interested.append(heard)
 
-    async def watch_news(self, heard: Callable[[], None]) -> None:
+    async def watch_entries(self, heard: Callable[[], None]) -> None:
         self._readers.append(heard)
 
-    async def unwatch_news(self, heard: Callable[[], None]) -> None:
+    async def unwatch_entries(self, heard: Callable[[], None]) -> None:
         self._readers.remove(heard)
 
     def _recording_until(self) -> int:

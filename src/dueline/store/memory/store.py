@@ -53,10 +53,10 @@ from .directory import MemoryDirectory
 from .edits import edited
 from .event_stream import MemoryEventStream
 from .listing import group_page, list_page
+from .outcome_reports import report
 from .partitions import PartitionState, RecordSet
 from .push_log import MemoryPushLog
 from .records import Group, Record, Status, due_ms, is_overdue, job_of, judged, leased_job_of
-from .telling import told
 from .tokens import MemoryTokens
 from .workers import MemoryWorkers
 
@@ -111,7 +111,7 @@ class MemoryStore:
         if policy_version < known or (policy_version > 0 == known and state.record_set.closed is None):
             raise StalePolicy(known)
         with self._change(partition) as change:
-            return told(self.hook, "send", change, items, [self._send(change, item) for item in items])
+            return report(self.hook, "send", change, items, [self._send(change, item) for item in items])
 
     def _send(self, change: Change, item: SendItem) -> SendOutcome:
         if item.merge is not None:
@@ -236,11 +236,11 @@ class MemoryStore:
 
     async def ack(self, partition: Partition, items: Sequence[Ref]) -> list[Outcome]:
         with self._change(partition) as change:
-            return told(self.hook, "ack", change, items, [holders.ack(change, item) for item in items])
+            return report(self.hook, "ack", change, items, [holders.ack(change, item) for item in items])
 
     async def release(self, partition: Partition, items: Sequence[Release]) -> list[Outcome]:
         with self._change(partition) as change:
-            return told(self.hook, "release", change, items, [holders.release(change, item) for item in items])
+            return report(self.hook, "release", change, items, [holders.release(change, item) for item in items])
 
     async def extend(self, partition: Partition, items: Sequence[Extend]) -> list[Outcome]:
         with self._change(partition) as change:
@@ -251,7 +251,7 @@ class MemoryStore:
     ) -> list[Outcome]:
         with self._change(partition) as change:
             done = [self._cancel(change, id, forget, spare) for id in ids]
-            return told(self.hook, "cancel", change, [Ref(id) for id in ids], done)
+            return report(self.hook, "cancel", change, [Ref(id) for id in ids], done)
 
     def _cancel(self, change: Change, id: str, forget: bool, spare: Spare) -> Outcome:
         found = change.find(id)
@@ -272,18 +272,18 @@ class MemoryStore:
 
     async def edit(self, partition: Partition, items: Sequence[Edit]) -> list[Outcome]:
         with self._change(partition) as change:
-            return told(self.hook, "edit", change, items, [edited(change, item) for item in items])
+            return report(self.hook, "edit", change, items, [edited(change, item) for item in items])
 
     async def revive(self, partition: Partition, revive: Revive) -> list[tuple[str, Outcome]]:
         with self._change(partition) as change:
             ids = dead.dead_ids(change, revive.limit) if revive.ids is None else revive.ids
-            done = told(self.hook, "revive", change, ids, [dead.revive(change, id, revive) for id in ids])
+            done = report(self.hook, "revive", change, ids, [dead.revive(change, id, revive) for id in ids])
             return list(zip(ids, done, strict=True))
 
     async def purge(self, partition: Partition, purge: Purge) -> list[tuple[str, Outcome]]:
         with self._change(partition) as change:
             ids = dead.dead_ids(change, purge.limit) if purge.ids is None else purge.ids
-            done = told(self.hook, "purge", change, ids, [dead.purge(change, id) for id in ids])
+            done = report(self.hook, "purge", change, ids, [dead.purge(change, id) for id in ids])
             return list(zip(ids, done, strict=True))
 
     async def control(self, partition: Partition, control: Control) -> None:

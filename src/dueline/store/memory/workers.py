@@ -36,6 +36,9 @@ class MemoryWorkers:
             known[name] = replace(known[name], stopped=True)
         return name in known
 
+    async def get(self, namespace: str, name: str) -> WorkerEntry | None:
+        return self._known(namespace).get(name)
+
     async def page(self, namespace: str, start: int) -> tuple[list[WorkerEntry], int | None]:
         found = sorted(self._known(namespace).values(), key=lambda one: (one.seen_at_ms, one.name))
         end = start + WORKER_PAGE

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Awaitable, Callable
 
 import msgspec
 
@@ -30,8 +31,9 @@ from .keys import (
 )
 from .reader import StoreReader
 from .stamps import Stamp, read_stamps
-from .store import ValkeyStore
-from .tls import StoreTls
+
+Register = Callable[[list[tuple[str, str]]], Awaitable[None]]
+"""Puts topics into the directory of the opened store."""
 
 
 class Missing(msgspec.Struct, frozen=True):
@@ -82,8 +84,8 @@ async def find_missing(reader: StoreReader, prefix: str) -> Missing:
     return Missing(epoch or os.urandom(8).hex(), is_lost, stamps)
 
 
-async def accept(reader: StoreReader, url: str, prefix: str, missing: Missing, tls: StoreTls) -> None:
-    """Make the store usable as it is. Safe to repeat."""
+async def accept(reader: StoreReader, prefix: str, missing: Missing, register: Register) -> None:
+    """Make the store usable as it is. Safe to repeat. `register` is called at the end, if the directory is lost."""
     meta, epochs, _ = epoch_keys(prefix)
     stored = await reader.hash(meta)
     numbers = [number_of(one.epoch) for one in missing.stamps if one.epoch and not missing.is_foreign(one)]
@@ -101,7 +103,8 @@ async def accept(reader: StoreReader, url: str, prefix: str, missing: Missing, t
     await reader.command(meta, "HSET", meta, "accepted", int(seconds) * 1000 + int(micros) // 1000)
     await reader.command(meta, "HDEL", meta, "lost")
     if missing.is_directory_lost:
-        await _list_again(reader, url, prefix, missing.stamps, tls)
+        await register(topics_of(missing.stamps))
+        await _number_configs(reader, prefix, missing.stamps)
 
 
 async def _accept_partition(reader: StoreReader, prefix: str, store_epoch: str, stamp: Stamp) -> None:
@@ -118,14 +121,8 @@ async def _accept_partition(reader: StoreReader, prefix: str, store_epoch: str, 
     await reader.command(epochs, "HDEL", epochs, b"\1" + name)
 
 
-async def _list_again(reader: StoreReader, url: str, prefix: str, stamps: list[Stamp], tls: StoreTls) -> None:
-    """Put the topics into the directory. A later config of a topic gets a version that no partition has seen."""
-    store = ValkeyStore(url, prefix=prefix, tls=tls)
-    await store.start()
-    try:
-        await store.directory.register(topics_of(stamps))
-    finally:
-        await store.stop()
+async def _number_configs(reader: StoreReader, prefix: str, stamps: list[Stamp]) -> None:
+    """Make sure that a later config of a topic gets a version that no partition has seen."""
     config = directory_keys(prefix)[2]
     versions = max((one.policy_version for one in stamps), default=0)
     if versions:

@@ -175,7 +175,7 @@ class Batcher(Generic[Item, Result]):
             self._tell(outcomes, items, results)
 
     def _refuse(self, before_s: float) -> None:
-        """Refuse what has waited since before that time. It never left this process."""
+        """Refuse items that have waited since before that time. They were never sent to the store."""
         while self._queue and self._queue[0].since_s < before_s:
             entry = self._queue[0]
             self._drop(entry)

@@ -31,12 +31,12 @@ from .keys import (
     LETTERS,
     changes_channel,
     directory_keys,
+    entries_channel,
     epoch_copies,
     epoch_keys,
     event_keys,
     interest_channel,
     meta_key,
-    news_channel,
     other_version,
     partition_keys,
     token_keys,
@@ -392,7 +392,7 @@ class Calls:
 
     async def event_call(self, what: int, numbers: bytes, blob: bytes) -> tuple[bytes, bytes]:
         """One call of events.lua: (numbers, blob)."""
-        channel = interest_channel if what == event_stream.LISTEN else news_channel
+        channel = interest_channel if what == event_stream.LISTEN else entries_channel
         names = ("events", event_keys(self._prefix), channel(self._prefix))
         if self.repeat_every:
             await self._shared(*names, what, numbers, blob, what in event_stream.READING)

@@ -18,7 +18,7 @@ from ...engine.event_stream import (
     StreamPage,
 )
 from .codec import pack_numbers, unpack_numbers
-from .keys import interest_channel, news_channel
+from .keys import entries_channel, interest_channel
 from .wakeups import Wakeups
 
 JOIN, LEAVE, LISTEN, APPEND, CLOSE, READ = range(1, 7)
@@ -33,7 +33,7 @@ class ValkeyEventStream:
     def __init__(self, run: Run, wakeups: Wakeups, prefix: str) -> None:
         self._run = run
         self._wakeups = wakeups
-        self._interest, self._news = interest_channel(prefix), news_channel(prefix)
+        self._interest, self._entries_channel = interest_channel(prefix), entries_channel(prefix)
 
     async def _ask(self, what: int, numbers: list[int], blob: bytes = b"") -> tuple[list[int], bytes]:
         packed, answer = await self._run(what, pack_numbers(numbers), blob)
@@ -65,11 +65,11 @@ class ValkeyEventStream:
     async def watch_interest(self, heard: Callable[[], None]) -> None:
         await self._wakeups.watch(self._interest, lambda _: heard())
 
-    async def watch_news(self, heard: Callable[[], None]) -> None:
-        await self._wakeups.watch(self._news, lambda _: heard())
+    async def watch_entries(self, heard: Callable[[], None]) -> None:
+        await self._wakeups.watch(self._entries_channel, lambda _: heard())
 
-    async def unwatch_news(self, heard: Callable[[], None]) -> None:
-        await self._wakeups.unwatch(self._news)
+    async def unwatch_entries(self, heard: Callable[[], None]) -> None:
+        await self._wakeups.unwatch(self._entries_channel)
 
 
 def _page(numbers: list[int], blob: bytes) -> StreamPage:

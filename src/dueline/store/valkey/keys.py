@@ -16,6 +16,7 @@ All keys of a partition share one hash tag, so that a script touches only one sl
     d  zset   x+id dead by time of death, b+id broken
     g  hash   merge groups: open ones by key, items, ids of items (lua/lib/items.lua)
     k  zset   tag NUL id; for live groups \\1, size of the key, key, number of the opening, id
+    W  text   marker of a witness, for a minute; one per tag, also with `namespace_ids`, and for the tags below
 
     {ns/topic/push}   state hash and log list of the topic's push target, with or without `namespace_ids`
 
@@ -139,9 +140,9 @@ def interest_channel(prefix: str) -> str:
     return f"{prefix}:{{directory}}:listen"
 
 
-def news_channel(prefix: str) -> str:
+def entries_channel(prefix: str) -> str:
     """Where events.lua announces new entries of the stream."""
-    return f"{prefix}:{{directory}}:news"
+    return f"{prefix}:{{directory}}:entries"
 
 
 def tokens_channel(prefix: str) -> str:

@@ -101,7 +101,7 @@ class Link:
             await node.stop()
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """Call `changed` whenever a slot has got another primary."""
+        """Call `changed` whenever a slot has moved to another primary."""
         self._watchers.append(changed)
 
     async def rest(self, seconds: float) -> None:

@@ -46,7 +46,7 @@ class SingleSends:
     """Safe to use from any thread. If it is busy, `send` returns None, and the caller uses the async path.
 
     `unlisted(partition)` is called in the sending thread when the store reports that the partition's topic is not
-    registered. `tell(partition, item, outcome)` is called there while somebody records; without an outcome, it is
+    registered. `report(partition, item, outcome)` is called there while somebody records; without an outcome, it is
     unknown."""
 
     def __init__(
@@ -57,7 +57,7 @@ class SingleSends:
         reply_timeout_s: float,
         patience_s: float,
         unlisted: Callable[[Partition], None],
-        tell: Callable[[Partition, SendItem, SendOutcome | None], None],
+        report: Callable[[Partition, SendItem, SendOutcome | None], None],
     ) -> None:
         self._url = url
         self._tls = tls
@@ -67,7 +67,7 @@ class SingleSends:
         self._reply_timeout_s = reply_timeout_s
         self._patience_s = patience_s
         self._unlisted = unlisted
-        self._tell = tell
+        self._report = report
         self._lock = threading.Lock()
         self._connection: Any = None
         self._socket: socket.socket | None = None
@@ -129,7 +129,7 @@ class SingleSends:
             until_s = until_s or now_s + self._patience_s
             if now_s + pause_s > until_s:
                 if self._calls.hook.outcomes is not None:
-                    self._tell(partition, item, None)
+                    self._report(partition, item, None)
                 raise UnknownOutcome()
             sleep(pause_s)
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
@@ -145,7 +145,7 @@ class SingleSends:
         if said & 1:
             self._unlisted(partition)
         if self._calls.hook.outcomes is not None:
-            self._tell(partition, item, outcome)
+            self._report(partition, item, outcome)
         return outcome
 
     def _tried(self, head: bytes, carried: Carried, rest: bytes) -> Any:

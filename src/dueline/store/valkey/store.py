@@ -45,7 +45,7 @@ from ...engine.store import (
     Spare,
     Stats,
 )
-from . import appends, codec, histories, reads, requests, telling
+from . import appends, codec, histories, outcome_reports, reads, requests
 from .audit_log import ValkeyAuditLog
 from .batching import Batcher, together
 from .calls import Calls, WrongStore
@@ -154,11 +154,11 @@ class ValkeyStore:
         def unlisted(partition: Partition) -> None:
             loop.call_soon_threadsafe(self._calls.found_unlisted, partition)
 
-        def tell(partition: Partition, item: SendItem, outcome: SendOutcome | None) -> None:
-            loop.call_soon_threadsafe(telling.tell_sent, self.hook, partition, item, outcome)
+        def report(partition: Partition, item: SendItem, outcome: SendOutcome | None) -> None:
+            loop.call_soon_threadsafe(outcome_reports.report_send, self.hook, partition, item, outcome)
 
         url = self._link.address.node_url
-        return SingleSends(url, self._tls, self._calls, self._reply_timeout_s, self._patience_s, unlisted, tell)
+        return SingleSends(url, self._tls, self._calls, self._reply_timeout_s, self._patience_s, unlisted, report)
 
     async def watch(self, partition: Partition) -> None:
         await self._wakeups.watch(partition_keys(self.prefix, partition).channel, lambda _: self._woken(partition))
@@ -305,7 +305,7 @@ class ValkeyStore:
             ]
             await self.release(partition, dead)
         if (heard := self.hook.outcomes) is not None:
-            telling.tell_pulled(heard, partition, jobs, n, blob)
+            outcome_reports.report_pull(heard, partition, jobs, n, blob)
         deaths = (Reason.EXPIRED,) * n[3] + (Reason.EXHAUSTED,) * n[4] + (Reason.CORRUPT,) * len(corrupt)
         next_ms, more = None if n[0] < 0 else n[0], bool(n[1]) or bool(corrupt)
         return PullOutcome(jobs, next_ms, more, now_ms, not said & 2, deaths, n[2], n[5])
@@ -429,7 +429,7 @@ class ValkeyStore:
             async with self._alone("dead", partition):
                 done = requests.dead_outcomes(*await self._openings.change("dead", partition, *encoded))
             if (heard := self.hook.outcomes) is not None:
-                telling.tell_dead(heard, partition, what, done)
+                outcome_reports.report_dead(heard, partition, what, done)
             results += done
         return results
 
@@ -443,5 +443,5 @@ class ValkeyStore:
     async def clean(self, partition: Partition, limit: int = 200) -> CleanOutcome:
         n, blob = await self._changed("clean", partition, codec.pack_numbers([min(limit, 200)]))
         if (heard := self.hook.outcomes) is not None:
-            telling.tell_deaths(heard, partition, blob)
+            outcome_reports.report_deaths(heard, partition, blob)
         return CleanOutcome(n[0], n[1], n[2], n[3], None if n[4] < 0 else n[4], bool(n[5]))

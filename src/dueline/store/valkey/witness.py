@@ -83,7 +83,7 @@ class Witness:
 
     async def _failure(self, key: str, answers: int) -> str | None:
         """Write a marker and wait. The marker has the slot of `key`, because the node must own it."""
-        marker = f"{key.rpartition(':')[0]}:W"
+        marker = f"{key.partition('}')[0]}}}:W"  # not the last part: that may be a topic, and so may W
         count, clock = self._count, asyncio.get_running_loop().time
         try:
             if count.should_ask(clock()):

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from ...engine.worker_store import FORGET_MS, MAX_WORKERS, WORKER_PAGE, WorkerEntry
 from .codec import pack_numbers, unpack_numbers
 
-BEAT, LEAVE, PAGE = range(1, 4)
-READING = frozenset({PAGE})
+BEAT, LEAVE, PAGE, GET = range(1, 5)
+READING = frozenset({PAGE, GET})
 
 Run = Callable[[str, int, bytes, bytes], Awaitable[tuple[bytes, bytes]]]
 
@@ -32,11 +32,19 @@ class ValkeyWorkers:
 
     async def page(self, namespace: str, start: int) -> tuple[list[WorkerEntry], int | None]:
         (after, *numbers), blob = await self._ask(namespace, PAGE, [FORGET_MS, start, WORKER_PAGE])
-        entries: list[WorkerEntry] = []
-        at = 0
-        for i in range(0, len(numbers), 4):
-            name_size, seen_at_ms, stopped, data_size = numbers[i : i + 4]
-            middle, end = at + name_size, at + name_size + data_size
-            entries.append(WorkerEntry(blob[at:middle].decode(), seen_at_ms, bool(stopped), blob[middle:end]))
-            at = end
-        return entries, None if after < 0 else after
+        return _entries(numbers, blob), None if after < 0 else after
+
+    async def get(self, namespace: str, name: str) -> WorkerEntry | None:
+        (_, *numbers), blob = await self._ask(namespace, GET, [FORGET_MS], name.encode())
+        return next(iter(_entries(numbers, blob)), None)
+
+
+def _entries(numbers: list[int], blob: bytes) -> list[WorkerEntry]:
+    entries: list[WorkerEntry] = []
+    at = 0
+    for i in range(0, len(numbers), 4):
+        name_size, seen_at_ms, stopped, data_size = numbers[i : i + 4]
+        middle, end = at + name_size, at + name_size + data_size
+        entries.append(WorkerEntry(blob[at:middle].decode(), seen_at_ms, bool(stopped), blob[middle:end]))
+        at = end
+    return entries

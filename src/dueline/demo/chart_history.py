@@ -1,4 +1,4 @@
-"""The charts of a day that the demo did not live through: what the shop would have done, minute by minute.
+"""Charts of the day before the demo was started: what the shop would have done, minute by minute.
 
 A server adds its counts to the charts after each minute. This writes older minutes into the same ring, through the
 store of the running server.
@@ -12,9 +12,8 @@ from pathlib import Path
 
 from ..engine.chart_store import MINUTE_MS, RING_MINUTES, ChartRow
 from ..engine.charts import COUNTS
-from ..engine.errors import Unavailable
 from ..metrics.table import DELIVERY_LATENESS
-from ..runtime.access import StoreAccess
+from ..runtime.access import StoreAccess, tries_for
 from ..runtime.locations import FolderStore
 
 AT_ONCE = 120
@@ -22,9 +21,9 @@ PENDING_EVERY = 5  # minutes
 TROUBLE = range(190, 245)  # minutes ago: the mail server refused connections
 
 
-async def write_yesterday(data: Path, seed: int) -> None:
+async def write_chart_history(data: Path, seed: int) -> None:
     """Fill the ring of the namespace `default` in the store of this data folder."""
-    access = StoreAccess(FolderStore(data), _wait)
+    access = StoreAccess(FolderStore(data), tries_for(20))
     await access.start()
     try:
         now = access.store.now_ms() // MINUTE_MS
@@ -38,12 +37,6 @@ async def write_yesterday(data: Path, seed: int) -> None:
             await access.store.charts.set_pending("default", minute, pending, minute + 1)
     finally:
         await access.stop()
-
-
-def _wait(error: Unavailable, elapsed_s: float) -> float:
-    if elapsed_s > 20:
-        raise error
-    return 0.2
 
 
 def _busy(minute: int) -> float:

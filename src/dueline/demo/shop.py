@@ -27,7 +27,7 @@ DEAD = (
 )
 
 
-class World:
+class Shop:
     """Fills an empty server. `receiver_url` is where its push targets point."""
 
     def __init__(self, url: str, receiver_url: str, seed: int) -> None:
@@ -37,7 +37,7 @@ class World:
         self._chance = random.Random(seed)
 
     def fill(self) -> None:
-        """Before the staff comes: what they could not do yesterday, and what is still to come."""
+        """Before the workers start: yesterday's failures, and jobs that are due later."""
         with self._client:
             self._orders()
             self._reminders()
@@ -48,7 +48,7 @@ class World:
             self._push()
 
     def open(self) -> None:
-        """When the staff is there: work that takes long."""
+        """When the workers run: jobs that take long."""
         with Client(self._url) as client:
             client.send("reports", {"month": "2026-10"}, id="monthly-2026-10")
             client.send("videos", {"film": "unboxing"}, id="unboxing-1080p")
@@ -147,8 +147,9 @@ class World:
         )
         body = {"amount": 4_990, "currency": "EUR", "merchant": "m-118"}
         client.send("payment-notify", body, id=STORY, tags=["payment"])
-        for n in range(140):
-            client.send("payment-notify", {**body, "amount": 990 + n * 13}, id=f"pay-{20_500 + n}", tags=["payment"])
+        amounts = {20_500 + n: 990 + n * 13 for n in range(140)}
+        payments = [new_job({**body, "amount": amounts[n]}, id=f"pay-{n}", tags=["payment"]) for n in amounts]
+        client.send_many("payment-notify", payments)
         client.send_many("partner-orders", [new_job({"order": n}, id=f"partner-{n}") for n in range(12)])
         for attempt in range(1, len(PAYMENT_STORY) + 1):
             _until(lambda wanted=attempt: self._failed(STORY, wanted))

@@ -1,4 +1,4 @@
-"""Tells the recorder what an operation of the reference store did (`engine.outcomes`)."""
+"""Reports the outcomes of the reference store (`engine.outcomes`)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from .change import Change
 R = TypeVar("R")
 
 
-def told(hook: OutcomeHook, operation: str, change: Change, items: Sequence[Any], results: list[R]) -> list[R]:
-    """The results. A call without a topic is told for the topic of each job."""
+def report(hook: OutcomeHook, operation: str, change: Change, items: Sequence[Any], results: list[R]) -> list[R]:
+    """Report the results and return them. A call without a topic is reported for the topic of each job."""
     if hook.outcomes is not None:
         partition = change.state.partition
         topics = {record.id: record.topic for record in change.touched}

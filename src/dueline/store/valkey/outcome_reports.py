@@ -1,4 +1,4 @@
-"""Tells the recorder what a call did that is not batched (`engine.outcomes`). Called only while somebody records."""
+"""Reports the outcomes of calls that are not batched (`engine.outcomes`). Called only while somebody records."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from ...engine.store import Outcome, SendItem, SendOutcome
 from .codec import REASONS, pulled_bytes, unpack_id
 
 
-def tell_pulled(
+def report_pull(
     outcomes: Outcomes, partition: Partition, jobs: Sequence[LeasedJob], n: Sequence[int], blob: bytes
 ) -> None:
     """The jobs of a pull, and those that it found to be dead."""
     outcomes.pulled(partition, jobs)
-    tell_deaths(outcomes, partition, blob[pulled_bytes(n[6], blob) :])
+    report_deaths(outcomes, partition, blob[pulled_bytes(n[6], blob) :])
 
 
-def tell_deaths(outcomes: Outcomes, partition: Partition, blob: bytes) -> None:
+def report_deaths(outcomes: Outcomes, partition: Partition, blob: bytes) -> None:
     """The deaths in a reply of pull.lua or clean.lua."""
     deaths: list[tuple[str, Reason]] = []
     at = 0
@@ -30,7 +30,7 @@ def tell_deaths(outcomes: Outcomes, partition: Partition, blob: bytes) -> None:
         outcomes.died(partition, deaths)
 
 
-def tell_sent(hook: OutcomeHook, partition: Partition, item: SendItem, outcome: SendOutcome | None) -> None:
+def report_send(hook: OutcomeHook, partition: Partition, item: SendItem, outcome: SendOutcome | None) -> None:
     """A send of a thread without an event loop. None: its outcome is unknown."""
     if hook.outcomes is None:
         return
@@ -40,7 +40,7 @@ def tell_sent(hook: OutcomeHook, partition: Partition, item: SendItem, outcome: 
         hook.outcomes.done("send", partition, [item], [outcome])
 
 
-def tell_dead(outcomes: Outcomes, partition: Partition, what: int, done: Sequence[tuple[str, Outcome]]) -> None:
+def report_dead(outcomes: Outcomes, partition: Partition, what: int, done: Sequence[tuple[str, Outcome]]) -> None:
     """What dead.lua did."""
     operation = "revive" if what == 1 else "purge"
     outcomes.done(operation, partition, [id for id, _ in done], [one for _, one in done])
