@@ -1,6 +1,6 @@
 """What the scripts cost the store: instructions per job, counted by valgrind's callgrind.
 
-    python -m bench.instructions [--calls N] [--binary STORE] [--json]
+    python -m bench.instructions [--calls N] [--binary STORE] [--no-history] [--by NAME] [--json]
 
 An instruction count does not depend on the load of the machine, so two versions can be compared on a busy one: run it
 with PYTHONPATH set to their `src` in turns. The store is the embedded one with its own settings, under valgrind. Each
@@ -24,8 +24,9 @@ from pathlib import Path
 import msgspec
 
 from dueline.engine.job import BodyKind, LeasedJob, Partition
+from dueline.engine.limits import Limits
 from dueline.engine.policy import Backoff, JobPolicy
-from dueline.engine.store import Code, Credit, OnConflict, Pull, Ref, SendItem
+from dueline.engine.store import Code, Credit, OnConflict, Pull, Ref, Release, SendItem
 from dueline.store.valkey.embedded import EmbeddedStore
 from dueline.store.valkey.embedded_files import default_binary
 from dueline.store.valkey.store import ValkeyStore
@@ -68,8 +69,9 @@ class Counter:
 class Calls:
     """The calls that are measured, on one partition."""
 
-    def __init__(self, store: ValkeyStore, partition: Partition) -> None:
+    def __init__(self, store: ValkeyStore, partition: Partition, by: str | None) -> None:
         self._store = store
+        self._by = by
         self._partition = partition
         self._sent = 0
         self._held: list[LeasedJob] = []
@@ -87,7 +89,7 @@ class Calls:
         await self.send(jobs, 0)
 
     async def pull(self, jobs: int, wait_ms: int = 0) -> None:
-        credits = (Credit(1, None),) * jobs
+        credits = (Credit(1, None, self._by),) * jobs
         found = await self._store.pull(self._partition, Pull(credits, 30_000, wait_ms))
         assert len(found.jobs) == jobs, (len(found.jobs), jobs)
         self._held += found.jobs
@@ -104,13 +106,19 @@ class Calls:
         results = await self._store.ack(self._partition, [Ref(job.id, job.lease) for job in held])
         assert {result.code for result in results} == {Code.OK}
 
+    async def release(self, jobs: int) -> None:
+        held, self._held = self._held[:jobs], self._held[jobs:]
+        failed = [Release(job.id, job.lease, 0, "HTTP 503: the ledger is locked") for job in held]
+        results = await self._store.release(self._partition, failed)
+        assert {result.code for result in results} == {Code.OK}
+
     async def first_send(self, jobs: int) -> None:
         """The first send to a new topic, with everything that opens its partition."""
         self._partition = Partition("bench", f"topic-{self._sent}", 0)
         await self.send(jobs)
 
 
-async def measured(store: ValkeyStore, counter: Counter, calls: int) -> list[Row]:
+async def measured(store: ValkeyStore, counter: Counter, calls: int, by: str | None) -> list[Row]:
     """One row per kind and size of a call."""
     rows: list[Row] = []
 
@@ -123,8 +131,8 @@ async def measured(store: ValkeyStore, counter: Counter, calls: int) -> list[Row
         used = counter.count()
         rows.append(Row(name, jobs, used // (calls * jobs), used // calls))
 
-    many = Calls(store, Partition("bench", "many", 0))
-    single = Calls(store, Partition("bench", "single", 0))
+    many = Calls(store, Partition("bench", "many", 0), by)
+    single = Calls(store, Partition("bench", "single", 0), by)
     await row("send", many.send, 24)
     await row("send", single.send, 1)
     await row("pull nothing", single.pull_nothing, 1)
@@ -132,21 +140,29 @@ async def measured(store: ValkeyStore, counter: Counter, calls: int) -> list[Row
         await row(f"send due{name}", calls_of.send_due, sizes[0])
         await row(f"pull{name}", calls_of.pull_waiting if name else calls_of.pull, sizes[1])
         await row(f"ack{name}", calls_of.ack, sizes[2])
-    await row("first send", Calls(store, Partition("bench", "first", 0)).first_send, 1)
+    for jobs in (12, 1):
+        failing = Calls(store, Partition("bench", f"failing-{jobs}", 0), by)
+        for _ in range(WARM + calls):
+            await failing.send_due(jobs)
+            await failing.pull(jobs)
+        await row("release", failing.release, jobs)
+        await row("pull again", failing.pull, jobs)
+        await row("ack of a retry", failing.ack, jobs)
+    await row("first send", Calls(store, Partition("bench", "first", 0), by).first_send, 1)
     return rows
 
 
-async def run(calls: int, binary: Path, folder: Path) -> list[Row]:
+async def run(calls: int, binary: Path, folder: Path, limits: Limits, by: str | None) -> list[Row]:
     wrapper = folder / "store-under-callgrind"
     words = f'valgrind --tool=callgrind --callgrind-out-file="{folder}/counts.%p" --log-file="{folder}/log" "{binary}"'
     wrapper.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
     wrapper.chmod(0o700)
     embedded = EmbeddedStore(folder / "data", wrapper, overrides={"hz": "1"})
     await embedded.start()
-    store = ValkeyStore(embedded.url, reply_timeout_s=TIMEOUT_S, patience_s=TIMEOUT_S)
+    store = ValkeyStore(embedded.url, limits=limits, reply_timeout_s=TIMEOUT_S, patience_s=TIMEOUT_S)
     try:
         await store.start()
-        return await measured(store, Counter(folder, embedded.pid or 0), calls)
+        return await measured(store, Counter(folder, embedded.pid or 0), calls, by)
     finally:
         await store.stop()
         await embedded.stop()
@@ -156,13 +172,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.instructions", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--calls", type=int, default=20, help="calls per row (default 20)")
     parser.add_argument("--binary", type=Path, help="the store's program (default: the embedded one)")
+    parser.add_argument("--no-history", action="store_true", help="keep no history of jobs")
+    parser.add_argument("--by", help="the name of the consumer, for the history")
     parser.add_argument("--json", action="store_true", help="print the rows as JSON")
     asked = parser.parse_args()
     if shutil.which("valgrind") is None or shutil.which("callgrind_control") is None:
         print("valgrind is not on the PATH (Debian: apt-get install valgrind)", file=sys.stderr)
         return 1
     with tempfile.TemporaryDirectory(prefix="dueline-instructions-") as folder:
-        rows = asyncio.run(run(asked.calls, asked.binary or default_binary(), Path(folder)))
+        limits = Limits(max_history_bytes=0) if asked.no_history else Limits()
+        rows = asyncio.run(run(asked.calls, asked.binary or default_binary(), Path(folder), limits, asked.by))
     if asked.json:
         print(json.dumps([msgspec.to_builtins(row) for row in rows], indent=2))
         return 0

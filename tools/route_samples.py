@@ -66,6 +66,7 @@ SAMPLES: dict[str, Sample] = {
     "send": Sample("POST", J, body={"id": "a", "body": 1, "delay": "1h", "on_conflict": "keep"}),
     "list_jobs": Sample("GET", J),
     "get": Sample("GET", J + "/a"),
+    "history": Sample("GET", J + "/a/history"),
     "patch": Sample("PATCH", J + "/a", body={"delay": "2h"}),
     "cancel": Sample("DELETE", J + "/a"),
     "fire": Sample("POST", J + "/none/fire"),

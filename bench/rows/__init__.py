@@ -10,6 +10,7 @@ from .crowd import crowd
 from .dashboard import dashboard
 from .depth import depth
 from .dialects import dialects
+from .history import history
 from .idle import idle
 from .lateness import lateness
 from .limits import limits
@@ -32,6 +33,7 @@ ROWS: dict[str, Row] = {
     "schedules": schedules,
     "resting": resting,
     "memory": memory,
+    "history": history,
     "depth": depth,
     "idle": idle,
     "restart": restart,

@@ -141,6 +141,25 @@ async def test_a_push_target_shows_its_success_its_durations_and_each_answer(ope
             client.remove_push("flow-push")
 
 
+async def test_the_timeline_of_a_job_tells_who_had_it_and_what_went_wrong(open_view: OpenView, shop: str) -> None:
+    with Client(shop) as client:
+        client.send("flow-past", 1, id="a", retry=["0s"] * 20)
+        for number in range(7):
+            [leased] = client.pull("flow-past", wait="20s", by=f"<b>desk {number}</b>")
+            client.release(leased, error=f"error {number}", delay="1h" if number == 6 else None)
+        async with open_view() as view:
+            await view.open("topics/flow-past/jobs/a")
+            entries = view.page.locator(".timeline li")
+            await expect(entries.first).to_contain_text("Sent")
+            await expect(entries.first).to_contain_text("2 more deliveries are not kept.")
+            words = ["Sent", *["Delivered", "Given back"] * 5, "Due again"]
+            await expect(entries.locator("strong")).to_have_text(words)
+            await expect(entries.nth(1)).to_contain_text("attempt 3 · <b>desk 2</b>")
+            await expect(entries.nth(10)).to_contain_text("error 6")
+            client.cancel("flow-past", "a")
+            await expect(entries.filter(has_text="Cancelled")).to_have_count(1)
+
+
 async def test_the_namespaces_of_other_protocols_are_shown_and_lead_to_their_topics(
     open_view: OpenView, shop: str
 ) -> None:

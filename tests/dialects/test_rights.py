@@ -26,6 +26,7 @@ ui_logout                       none    nowhere
 send                            send    header or cookie
 list_jobs                       read    header or cookie
 get                             read    header or cookie
+history                         read    header or cookie
 patch                           manage  header or cookie
 cancel                          manage  header or cookie
 fire                            manage  header or cookie

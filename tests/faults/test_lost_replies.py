@@ -125,6 +125,7 @@ OPERATIONS: dict[str, tuple[str, Callable[[StoreKit], Awaitable[Any]], Act]] = {
     "a cancel": ("cancel", two_sent, lambda kit, _: kit.cancel("a")),
     "an edit": ("edit", two_sent, lambda kit, _: kit.edit("b", delay_ms=500, body=b"edited")),
     "a read": ("read", two_sent, lambda kit, _: kit.state("a")),
+    "a history": ("read", two_leased, lambda kit, _: kit.history("a")),
     "a list": ("list", two_sent, lambda kit, _: kit.listed_ids(tag="red")),
     "a pause": ("control", two_sent, lambda kit, _: kit.control(pause_until_ms=kit.clock() + 1000)),
     "a revive": ("dead", one_dead, lambda kit, _: revived(kit)),

@@ -132,6 +132,19 @@ def test_a_job_lives_its_whole_life_at_the_prompt(shell: Shell) -> None:
     assert shell.run("cancel", "life", "a").returncode == 4
 
 
+def test_the_history_of_a_job_says_who_had_it_and_what_went_wrong(shell: Shell) -> None:
+    shell.json("send", "past", "x", "--id", "a")
+    leased = shell.json("pull", "past", "--wait", "30s", "--by", "desk-4")["jobs"][0]
+    shell.json("release", "past", "a", leased["lease"], "--error", "no paper", "--in", "1h")
+    shell.json("cancel", "past", "a", "--yes")
+    told = shell.json("history", "past", "a")
+    assert [entry["what"] for entry in told["entries"]] == ["sent", "delivered", "released", "cancelled"]
+    assert (told["entries"][1]["by"], told["entries"][2]["error"], told["dropped"]) == ("desk-4", "no paper", 0)
+    shown = shell.run("history", "past", "a", "-o", "table").stdout.decode()
+    assert all(word in shown for word in ("desk-4", "no paper", "cancelled"))
+    assert shell.run("history", "past", "nobody").returncode == 3
+
+
 def test_json_is_the_apis_own_object_byte_for_byte(shell: Shell) -> None:
     shell.json("send", "bytes", '{"b": 1.0,  "a": "漢"}', "--in", "1h", "--id", "a")
     assert shell.run("get", "bytes", "a", "-o", "json").stdout == shell.api("/v1/topics/bytes/jobs/a") + b"\n"

@@ -22,6 +22,7 @@ from zlib import crc32
 
 from dueline.engine.directory import TopicChange
 from dueline.engine.fence import Occurrence
+from dueline.engine.history import History
 from dueline.engine.job import BodyKind, Job, LeasedJob, Partition, State
 from dueline.engine.policy import AT_ONCE, JobPolicy
 from dueline.engine.store import (
@@ -190,10 +191,16 @@ class StoreKit:
         return await self.store.send(self.partition, items)
 
     async def pulled(
-        self, max: int = 1000, *, lease_ms: int | None = None, default_lease_ms: int = 30_000, wait_ms: int = 0
+        self,
+        max: int = 1000,
+        *,
+        lease_ms: int | None = None,
+        default_lease_ms: int = 30_000,
+        wait_ms: int = 0,
+        by: str | None = None,
     ) -> PullOutcome:
         """One pull, as the store answers it."""
-        return await self.store.pull(self.partition, Pull((Credit(max, lease_ms),), default_lease_ms, wait_ms))
+        return await self.store.pull(self.partition, Pull((Credit(max, lease_ms, by),), default_lease_ms, wait_ms))
 
     async def pull(self, max: int = 1000, *, lease_ms: int | None = None) -> list[LeasedJob]:
         """Everything that can be had now up to `max`, over as many calls as the bounds ask for."""
@@ -251,6 +258,9 @@ class StoreKit:
     async def state(self, id: str) -> State | None:
         job = await self.read(id)
         return None if job is None else job.state
+
+    async def history(self, id: str) -> History | None:
+        return await self.store.history(self.partition, id)
 
     async def listed(self, *, after: bytes = b"", **words: Any) -> list[Job]:
         """All pages of a query, or those after a cursor."""

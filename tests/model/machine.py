@@ -35,6 +35,7 @@ leases_ms = st.sampled_from([None, 1, 10, 10, 60])
 conflicts = st.sampled_from(OnConflict)
 policies = st.sampled_from(POLICIES)
 tags = st.sampled_from([(), ("t",), ("t", "u")])
+names = st.sampled_from([None, "a", "é" * 70])
 recent = st.sampled_from([0, 0, 0, 1, 2])  # how many deliveries back
 
 
@@ -96,9 +97,9 @@ class Ground(RuleBasedStateMachine):
         leases = self.twins.leases
         return leases[-1 - back % len(leases)]
 
-    @rule(lease_ms=leases_ms)
-    def pull_one(self, lease_ms: int | None) -> None:
-        self.twins.pull(Pull((Credit(1, lease_ms),), 15))
+    @rule(lease_ms=leases_ms, by=names)
+    def pull_one(self, lease_ms: int | None, by: str | None) -> None:
+        self.twins.pull(Pull((Credit(1, lease_ms, by),), 15))
 
     @rule(lease_ms=leases_ms)
     def pull_again_after_a_while(self, lease_ms: int | None) -> None:
@@ -129,6 +130,10 @@ class Ground(RuleBasedStateMachine):
     def clean(self) -> None:
         self.twins.clean()
 
+    @rule()
+    def histories(self) -> None:
+        self.twins.histories()
+
     @invariant()
     def both_stores_hold_the_same_jobs(self) -> None:
         self.twins.jobs()
@@ -145,7 +150,7 @@ class Programme(Ground):
     def send_a_new_one(self, id: str, policy: JobPolicy, ttl_ms: int | None) -> None:
         self.twins.send([item(id, policy=policy, ttl_ms=ttl_ms, on_live=OnConflict.REPLACE)])
 
-    @rule(credits=st.lists(st.builds(Credit, st.integers(1, 3), leases_ms), min_size=1, max_size=2))
+    @rule(credits=st.lists(st.builds(Credit, st.integers(1, 3), leases_ms, names), min_size=1, max_size=2))
     def pull(self, credits: list[Credit]) -> None:
         self.twins.pull(Pull(tuple(credits), 15))
 
@@ -256,6 +261,21 @@ class Programme(Ground):
         self.twins.send([item(id, policy=policy, ttl_ms=ttl_ms, on_live=OnConflict.REPLACE)])
         self.twins.pull(Pull((Credit(3, lease_ms),), 15))
         self.bench.clock.advance(ms)
+
+    @rule(id=ids, policy=policies, by=names, fails=st.booleans(), late_ms=st.sampled_from([0, 0, 60]))
+    def a_whole_life(self, id: str, policy: JobPolicy, by: str | None, fails: bool, late_ms: int) -> None:
+        """Chance alone rarely acks a running lease, and hardly ever after a retry."""
+        self.twins.control(pause_until_ms=0, max_in_flight=0)
+        self.twins.send([item(id, policy=policy, on_live=OnConflict.REPLACE)])
+        pull = Pull((Credit(len(IDS), 60, by),), 15)
+        self.twins.pull(pull)
+        if fails:
+            lease = self.twins.leases[-1]
+            self.twins.release(lease.id, lease, delay_ms=0, error="no")
+            self.twins.pull(pull)
+        lease = self.twins.leases[-1]
+        self.bench.clock.advance(late_ms)
+        self.twins.ack([(lease.id, lease)])
 
     @rule(id=ids, delay_ms=st.sampled_from([20, 50]))
     def send_for_later(self, id: str, delay_ms: int) -> None:

@@ -104,6 +104,25 @@ MUTANTS = (
     Mutant("a usual ack is never too late", "life", "ack", " or time <= now or", " or"),
     Mutant("a usual ack is not counted", "life", "ack", "(V[7] or 0) + n)", "(V[7] or 0) + 0)"),
     Mutant("a usual ack wakes nobody at the limit", "sleepers", "ack", " or (V[3] and tonumber(V[3]) > 0)", ""),
+    # histories
+    Mutant("a usual delivery has no history", "life", "pull", "if budget > 0 then -- as", "if false then -- as"),
+    Mutant(
+        "a usual delivery tells the wrong attempt or consumer",
+        "life",
+        "pull",
+        "if attempt ~= told or by ~= teller then",
+        "if told == nil then",
+    ),
+    Mutant(
+        "a release has no history",
+        "life",
+        "release",
+        "      remember(job, RELEASED, start, attempt, due, nil, text)\n",
+        "",
+    ),
+    Mutant("a history is counted for ever", "life", "lib/ends", "count('hb', -history_bytes(job))", ""),
+    Mutant("a usual ack counts a history for ever", "life", "ack", "if dropped > 0 then", "if false then"),
+    Mutant("a usual ack forgets the history", "life", "ack", "100, reason, deliveries", "100, 0, deliveries"),
     # time
     Mutant(
         "retention counts from the clean-up",

@@ -211,6 +211,10 @@ class Twins:
     def jobs(self) -> list[Job | None]:
         return self.both(lambda store: store.read(self.partition, (*IDS, *self.groups)))
 
+    def histories(self) -> None:
+        for id in (*IDS, *self.groups):
+            self.both(lambda store, id=id: store.history(self.partition, id))
+
     def listed(self, query: Query) -> None:
         """All pages of a query, in one order."""
         self.both(lambda store: self._listed(store, query))
@@ -220,6 +224,7 @@ class Twins:
         self.clean()
         self.both(lambda store: self._figures(store))
         self.both(lambda store: self._forecast(store))
+        self.histories()
         for state in (None, *State):
             self.both(lambda store, state=state: self._listed(store, Query(state=state, limit=3)))
         self.both(lambda store: self._listed(store, Query(state=State.DEAD, limit=3, newest=True)))

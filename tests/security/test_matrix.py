@@ -120,6 +120,7 @@ SECONDARY = {
     },
     "send_many": Secondary("ouqiang", "POST", "/v1/topics/a-x/jobs", [{"body": 1}, {**NEW, "on_conflict": "replace"}]),
     "patch": Secondary("ouqiang", "PATCH", "/v1/topics/a-x/jobs/J1", {"delay": "2h"}),
+    "history": Secondary("ouqiang", "GET", "/v1/topics/a-x/jobs/J1/history", None, (Right.READ,)),
     "fire": Secondary("ouqiang", "POST", "/v1/topics/a-x/jobs/J1/fire", None),
     "cancel": Secondary("ouqiang", "DELETE", "/v1/topics/a-x/jobs/J1", None),
 }
@@ -135,7 +136,7 @@ async def test_a_token_for_some_topics_neither_changes_nor_learns_of_a_job_of_an
     before = await engine.get(one.namespace, "b-secret", "J1")
     token = (await engine.tokens.make(TokenWish(name, one.rights, one.namespace, ("a-*",)), EVERYTHING)).text
     answer = await ask(server.port, one.method, one.path, one.body, token)
-    by_path_topic = name in ("patch", "fire", "cancel")  # the job is not in the topic of the path
+    by_path_topic = name in ("history", "patch", "fire", "cancel")  # the job is not in the topic of the path
     assert answer.status == (404 if by_path_topic else 403)
     assert b"b-secret" not in answer.body
     assert await engine.get(one.namespace, "b-secret", "J1") == before

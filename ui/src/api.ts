@@ -57,6 +57,8 @@ export type Group = {
   created_at_ms: number; updated_at_ms: number;
 };
 export type GroupPage = { groups: Group[]; next_cursor: string | null };
+export type HistoryEntry = { at_ms: number; what: string; attempt: number | null; by: string | null; error: string | null; due_at_ms: number | null; reason: string | null };
+export type History = { entries: HistoryEntry[]; dropped: number };
 export type Charts = { step_ms: number; from_ms: number; series: Record<string, (number | null)[]> };
 export type Problem = { code: string; message: string };
 export type Readiness = { ready: boolean; reasons?: Problem[]; warnings?: Problem[] };

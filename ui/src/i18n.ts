@@ -5,7 +5,7 @@ export type Language = "en" | "zh";
 
 const ONE: Record<string, string> = {
   "{n} jobs": "{n} job", "{n} topics": "{n} topic", "{n} dead letters": "{n} dead letter", "{n} consumers": "{n} consumer",
-  "{n} jobs are ready": "{n} job is ready", "{n} times": "{n} time", "{n} targets": "{n} target", "{n} items": "{n} item",
+  "{n} jobs are ready": "{n} job is ready", "{n} targets": "{n} target", "{n} items": "{n} item", "{n} more deliveries are not kept.": "{n} more delivery is not kept.",
   "{n} topics have ready jobs and nobody consumes them": "{n} topic has ready jobs and nobody consumes it",
   "{topic} has {n} dead letters": "{topic} has {n} dead letter", "{n} jobs are being worked on": "{n} job is being worked on",
   "the next of {n} jobs is due {time}": "the next job is due {time}", "{n} jobs were changed": "{n} job was changed",

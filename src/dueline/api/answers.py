@@ -20,6 +20,8 @@ from .access_answers import AuditPage as AuditPage
 from .access_answers import SecretToken as SecretToken
 from .access_answers import Token as Token
 from .access_answers import TokenPage as TokenPage
+from .history_answers import History as History
+from .history_answers import HistoryEntry as HistoryEntry
 from .live_answers import Event as Event
 from .live_answers import EventPage as EventPage
 from .live_answers import Worker as Worker

@@ -86,6 +86,8 @@ OPERATIONS: tuple[Operation, ...] = (
               example={"id": "order-1042", "body": {"order": 1042}, "delay": "30s"}),
     Operation("GET", J, "list_jobs", Right.READ, SEND, "List jobs, page by page", (a.JobPage,), query=r.ListJobs),
     Operation("GET", J + "/{id}", "get", Right.READ, SEND, "Read a job", (a.Job,), errors=("not_found",)),
+    Operation("GET", J + "/{id}/history", "history", Right.READ, SEND, "What happened to a job", (a.History,),
+              errors=("not_found",)),
     Operation("PATCH", J + "/{id}", "patch", Right.MANAGE, SEND, "Reschedule or edit a job", (a.Job,), r.PatchJob,
               errors=(*ENDED, "version_mismatch", "body_too_large", "store_full"), example={"delay": "5m"}),
     Operation("DELETE", J + "/{id}", "cancel", Right.MANAGE, SEND, "Cancel a job", (CANCELLED,),

@@ -128,6 +128,9 @@ class PatchJob(Request, frozen=True, kw_only=True):
     version: Ms | None = None
 
 
+ConsumerName = Annotated[str, Meta(min_length=1, max_length=128, description="Who takes the jobs, for their history.")]
+
+
 class Lease(Request, frozen=True):
     """A leased job: its id and the lease token of the pull."""
 
@@ -143,6 +146,7 @@ class PullJobs(Request, frozen=True, kw_only=True):
         Annotated[int, Meta(ge=1, le=MAX_INT, description="Default: the job's, else the topic's, else 30000.")] | None
     ) = None
     wait_ms: Annotated[int, Meta(ge=0, le=300_000)] = 0
+    by: ConsumerName | None = None
     ack: Annotated[list[Lease], Meta(max_length=MAX_ITEMS, description="Jobs of this topic to ack first.")] = []
 
 
@@ -153,6 +157,7 @@ class PullTopics(Request, frozen=True, kw_only=True):
     max: Annotated[int, Meta(ge=1, le=1000)] = 1
     lease_ms: Count | None = None
     wait_ms: Annotated[int, Meta(ge=0, le=300_000)] = 0
+    by: ConsumerName | None = None
 
 
 class LeaseRelease(Request, frozen=True, kw_only=True):

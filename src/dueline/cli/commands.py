@@ -41,6 +41,7 @@ SECTIONS = (
             "release": "leases.release",
             "extend": "leases.extend",
             "get": "jobs.get",
+            "history": "jobs.history",
             "list": "listing.list_jobs",
             "cancel": "jobs.cancel",
             "fire": "jobs.fire",

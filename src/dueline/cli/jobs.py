@@ -1,4 +1,4 @@
-"""Commands on one job, from the sender's side: send, get, cancel, fire, reschedule."""
+"""Commands on one job, from the sender's side: send, get, history, cancel, fire, reschedule."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 from msgspec import UNSET
 
 from ..api.requests import Merge
-from ..client import NewJob, calls
+from ..client import NewJob, calls, overview_calls
 from . import tables
 from .session import Session, connected
 from .values import BodyAs, body_fields, duration, filter_of, one_time, pairs, time_ms
@@ -164,6 +164,18 @@ def get(session: Session, topic: Topic, id: Id) -> None:
     """Show a job: its state, times, attempts and body."""
     answer = session.call(calls.get(topic, id))
     session.printer.result(answer.raw, tables.job(answer.value, now_ms()))
+
+
+HISTORY_EXAMPLES = ("dueline history emails report-7", "dueline history emails report-7 -o jsonl")
+
+
+@connected
+def history(session: Session, topic: Topic, id: Id) -> None:
+    """Show what happened to a job: its deliveries and to whom, errors, edits, its end."""
+    answer = session.call(overview_calls.history(topic, id))
+    session.printer.result(answer.raw, tables.history(answer.value), rows="entries")
+    if answer.value.dropped:
+        session.printer.note(f"{answer.value.dropped} more deliveries are not kept")
 
 
 CANCEL_EXAMPLES = (

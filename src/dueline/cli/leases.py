@@ -37,9 +37,10 @@ def pull(
         int | None, typer.Option("--wait", parser=duration, metavar="DURATION", help="Wait for a due job, up to 5m.")
     ] = None,
     ack: Annotated[bool, typer.Option("--ack", help="Ack the jobs once they are printed.")] = False,
+    by: Annotated[str | None, typer.Option("--by", metavar="NAME", help="Your name, for their history.")] = None,
 ) -> None:
     """Lease due jobs; prints an empty list if nothing is due."""
-    answer = session.call(calls.pull(topics, max, lease, wait or 0))
+    answer = session.call(calls.pull(topics, max, lease, wait or 0, by))
     jobs = answer.value.jobs
     session.printer.result(answer.raw, tables.leased(jobs, now_ms()), rows="jobs")
     if not jobs:

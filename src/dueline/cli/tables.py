@@ -177,6 +177,15 @@ def job(value: r.Job, now_ms: int) -> Table:
     )
 
 
+def history(value: r.History) -> Listing:
+    """What happened to a job, oldest first."""
+    made = Listing("AT", "WHAT", "ATTEMPT", "BY", "DUE", "ERROR", right=("ATTEMPT",), free=("BY", "ERROR"))
+    for one in value.entries:
+        what = one.what if one.reason is None else f"{one.what} ({one.reason})"
+        made.add(moment(one.at_ms), what, one.attempt, one.by, moment(one.due_at_ms), error_line(one.error))
+    return made
+
+
 def leased(jobs: Sequence[r.LeasedJob], now_ms: int) -> Listing:
     """Pulled jobs, with their topics if there are several."""
     several = len({job.topic for job in jobs}) > 1

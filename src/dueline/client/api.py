@@ -1,6 +1,6 @@
 """Every method of both clients, written once. No I/O: a method builds the calls, the client executes them (`method`).
 
-    on one job      send get patch reschedule cancel fire pull ack release extend revive purge          raise errors
+    on one job      send get history patch reschedule cancel fire pull ack release extend revive purge  raise errors
     on many jobs    send_many ack_many release_many extend_many cancel_many revive_many purge_many      a result per job
     by filter       cancel_matching revive_matching purge_matching cancel_groups                        counts
     lists           list_jobs dead                                                                      iterators
@@ -20,7 +20,7 @@ from typing import Any, Literal, Unpack, cast
 from ..api import answers as r
 from ..api.answers import LeasedJob
 from ..api.requests import Lease, NewJob
-from . import bulk, calls
+from . import bulk, calls, overview_calls
 from .calls import Call, Leased
 from .errors import GONE, AlreadyDone, NotFound
 from .method import Pages, Steps, method, pages
@@ -57,14 +57,20 @@ class Api(TopicApi):
 
     @method
     def pull(
-        self, topics: str | Sequence[str], max: int = 1, lease: Duration | None = None, wait: Duration = 0
+        self,
+        topics: str | Sequence[str],
+        max: int = 1,
+        lease: Duration | None = None,
+        wait: Duration = 0,
+        by: str | None = None,
     ) -> Steps[tuple[LeasedJob, ...]]:
         """Lease up to `max` due jobs; wait up to `wait` for the first. Empty when none became due.
 
-        Topics are listed in order of priority. `lease` defaults to the job's, then to the topic's, then to 30 s."""
+        Topics are listed in order of priority. `lease` defaults to the job's, then to the topic's, then to 30 s.
+        `by`: your name, for the history of the jobs."""
         names = [topics] if isinstance(topics, str) else topics
         lease_ms = None if lease is None else duration_ms(lease, "lease")
-        leased: r.LeasedJobs = yield calls.pull(names, max, lease_ms, duration_ms(wait, "wait"))
+        leased: r.LeasedJobs = yield calls.pull(names, max, lease_ms, duration_ms(wait, "wait"), by)
         return leased.jobs
 
     @method
@@ -85,6 +91,7 @@ class Api(TopicApi):
         max: int = 1,
         lease: Duration | None = None,
         wait: Duration = 0,
+        by: str | None = None,
     ) -> Steps[r.LeasedJobs]:
         """Complete leased jobs of a topic, then lease up to `max` due ones of it, in one request. It waits up to `wait`
         for the first. Returns the new `jobs`, and `acked`: one result per completed job, in order.
@@ -92,7 +99,7 @@ class Api(TopicApi):
         The acks take effect before it waits. If it raises, they may have: acking again is safe."""
         lease_ms = None if lease is None else duration_ms(lease, "lease")
         leases = [Lease(job.id, job.lease) for job in jobs]
-        answer: r.LeasedJobs = yield calls.ack_and_pull(topic, leases, max, lease_ms, duration_ms(wait, "wait"))
+        answer: r.LeasedJobs = yield calls.pull([topic], max, lease_ms, duration_ms(wait, "wait"), by, leases)
         return answer
 
     @method
@@ -143,6 +150,11 @@ class Api(TopicApi):
     def get(self, topic: str, id: str) -> Call[r.Job]:
         """The job as it is now. Raises NotFound."""
         return calls.get(topic, id)
+
+    @method
+    def history(self, topic: str, id: str) -> Call[r.History]:
+        """What happened to the job, oldest first. Raises NotFound."""
+        return overview_calls.history(topic, id)
 
     @method
     def patch(self, topic: str, id: str, version: int | None = None, **edits: Unpack[Edits]) -> Call[r.Job]:

@@ -154,19 +154,21 @@ def list_jobs(
     return Call("list_jobs", r.JobPage, (topic,), q.ListJobs(**query))
 
 
-def pull(topics: Sequence[str], max: int = 1, lease_ms: int | None = None, wait_ms: int = 0) -> Call[r.LeasedJobs]:
-    """Lease due jobs. It may be retried after a lost answer: those jobs are redelivered when their lease expires."""
+def pull(
+    topics: Sequence[str],
+    max: int = 1,
+    lease_ms: int | None = None,
+    wait_ms: int = 0,
+    by: str | None = None,
+    ack: Iterable[Lease] = (),
+) -> Call[r.LeasedJobs]:
+    """Lease due jobs; with `ack`, ack jobs of the one topic first. It may be retried: those jobs are redelivered when
+    their lease expires, and acking again is safe."""
     if len(topics) == 1:
-        one = q.PullJobs(max=max, lease_ms=lease_ms, wait_ms=wait_ms)
+        one = q.PullJobs(max=max, lease_ms=lease_ms, wait_ms=wait_ms, by=by, ack=list(ack))
         return Call("pull", r.LeasedJobs, (topics[0],), one, wait_ms=wait_ms)
-    several = q.PullTopics(topics=list(topics), max=max, lease_ms=lease_ms, wait_ms=wait_ms)
+    several = q.PullTopics(topics=list(topics), max=max, lease_ms=lease_ms, wait_ms=wait_ms, by=by)
     return Call("pull_topics", r.LeasedJobs, (), several, wait_ms=wait_ms)
-
-
-def ack_and_pull(topic: str, jobs: Iterable[Lease], max: int, lease_ms: int | None, wait_ms: int) -> Call[r.LeasedJobs]:
-    """Ack jobs and lease the next ones. It may be retried like a pull: an ack may be repeated, too."""
-    both = q.PullJobs(max=max, lease_ms=lease_ms, wait_ms=wait_ms, ack=list(jobs))
-    return Call("pull", r.LeasedJobs, (topic,), both, wait_ms=wait_ms)
 
 
 def ack(topic: str, jobs: Iterable[Lease]) -> Call[r.Outcomes]:

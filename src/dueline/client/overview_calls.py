@@ -24,3 +24,7 @@ def charts(hours: int = 24) -> Call[r.Charts]:
 def groups(topic: str, cursor: str | None = None, limit: int | None = None) -> Call[r.GroupPage]:
     query = vr.ListGroups(cursor=cursor) if limit is None else vr.ListGroups(cursor=cursor, limit=limit)
     return Call("list_groups", r.GroupPage, (topic,), query)
+
+
+def history(topic: str, id: str) -> Call[r.History]:
+    return Call("history", r.History, (topic, id))

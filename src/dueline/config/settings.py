@@ -414,4 +414,9 @@ LIMITS: dict[str, tuple[int, int, str]] = {
     "max_queued_jobs": (1, 1_000_000, "Jobs waiting for a script call, per partition; 429 beyond, large calls first."),
     "max_queued_bytes": (1 << 20, 1 << 30, "Their bytes."),
     "max_waiters": (1, 1_000_000, "Waiting pulls per process."),
+    "max_history_bytes": (
+        0,
+        1 << 30,
+        "Bytes of the histories of jobs, per partition; later entries are counted and not kept. 0: no history is kept.",
+    ),
 }

@@ -69,7 +69,8 @@ class Sent(msgspec.Struct, frozen=True):
 
 class Pull(msgspec.Struct, frozen=True):
     """Take due jobs of one or several topics, in order of priority. wait_ms 0 = do not wait. `fails_fast`: a waiting
-    pull ends at the first store failure; otherwise it retries until its time is up."""
+    pull ends at the first store failure; otherwise it retries until its time is up. `by`: the consumer's name, for the
+    history of the jobs."""
 
     namespace: str
     topics: tuple[str, ...]
@@ -77,6 +78,7 @@ class Pull(msgspec.Struct, frozen=True):
     lease_ms: int | None = None
     wait_ms: int = 0
     fails_fast: bool = False
+    by: str | None = None
 
 
 class Patch(msgspec.Struct, frozen=True):

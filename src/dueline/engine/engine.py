@@ -31,6 +31,7 @@ from .event_feeds import EventFeeds
 from .expansion import Expansions
 from .forecasts import Forecasts
 from .forwarder import Forwarder
+from .history import History
 from .job import ENDED, LIVE, Job, LeasedJob, Partition, State
 from .job_calls import JobCalls
 from .limits import Limits, check_name
@@ -232,7 +233,7 @@ class Engine:
         topics = [await self._topics.get(command.namespace, name) for name in command.topics]
         self._checks.pull_partitions(sum(len(topic.partitions) for topic in topics))
         return await self._waiters.pull(
-            topics, command.max, command.lease_ms, command.wait_ms, fails_fast=command.fails_fast
+            topics, command.max, command.lease_ms, command.wait_ms, fails_fast=command.fails_fast, by=command.by
         )
 
     async def idle(self, wait_ms: int) -> None:
@@ -304,6 +305,9 @@ class Engine:
 
     async def get(self, namespace: str, topic: str, id: str) -> Job:
         return await self._jobs.get(await self._topic(namespace, topic), id)
+
+    async def history(self, namespace: str, topic: str, id: str) -> History:
+        return await self._jobs.history(await self._topic(namespace, topic), id)
 
     async def patch(self, namespace: str, topic: str, patch: Patch) -> Job:
         return await self._jobs.patch(await self._topic(namespace, topic), patch)

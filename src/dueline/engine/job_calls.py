@@ -13,6 +13,7 @@ from .checks import Checks, cut_error, within
 from .commands import Patch
 from .errors import AlreadyDone, InvalidField, JobLeased, NotFound, UnknownOutcome, VersionMismatch
 from .fan_out import over_partitions
+from .history import History
 from .job import ENDED, Job, Partition, State
 from .limits import check_name
 from .metrics import Word, succeeded
@@ -37,6 +38,7 @@ from .topics import Topic, Topics
 
 EDIT_TRIES = 10
 I = TypeVar("I")  # noqa: E741
+F = TypeVar("F")
 LIST_CALLS = 8  # store calls for one page of a topic with many partitions
 
 
@@ -108,6 +110,18 @@ class JobCalls:
 
         async def read() -> Job:
             return (await self._find(topic, id))[1]
+
+        return await self._looked_for(topic, read)
+
+    async def history(self, topic: Topic, id: str) -> History:
+        check_name(id, "id")
+
+        async def read() -> History:
+            for partition in (topic.partition_of(id), topic.old_partition_of(id)):
+                history = None if partition is None else await self._store.history(partition, id)
+                if history is not None:
+                    return history
+            raise NotFound("there is no such job")
 
         return await self._looked_for(topic, read)
 
@@ -193,7 +207,7 @@ class JobCalls:
                 results[place] = done
         return results
 
-    async def _looked_for(self, topic: Topic, ask: Callable[[], Awaitable[Job]]) -> Job:
+    async def _looked_for(self, topic: Topic, ask: Callable[[], Awaitable[F]]) -> F:
         """The same for a call on one job that raises NotFound."""
         used, reads = topic.map, self._topics.reads
         try:

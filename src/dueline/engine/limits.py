@@ -36,6 +36,7 @@ class Limits(msgspec.Struct, frozen=True):
     max_queued_jobs: int = 10_000  # waiting for a script call, per partition
     max_queued_bytes: int = 16 << 20
     max_waiters: int = 100_000
+    max_history_bytes: int = 8 << 20  # of all histories of a partition; 0: none are kept
 
 
 def check_name(name: str, field: str) -> str:

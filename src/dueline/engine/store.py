@@ -36,6 +36,7 @@ from .chart_store import ChartStore
 from .directory import Directory, TopicChange
 from .event_stream import EventStream
 from .fence import Fence, Occurrence
+from .history import History
 from .job import BodyKind, Job, LeasedJob, Partition, Reason, State
 from .open_groups import GroupPage
 from .outcomes import OutcomeHook
@@ -156,11 +157,11 @@ class Credit(msgspec.Struct, frozen=True):
 
     max: int
     lease_ms: int | None
+    by: str | None = None  # its name, for the history of the jobs
 
 
 class Pull(msgspec.Struct, frozen=True):
-    """Take due jobs for several waiters at once, in their order. `wait_ms` > 0: the caller keeps waiting and wants
-    wake-ups."""
+    """Take due jobs for several waiters at once, in order. `wait_ms` > 0: the caller waits on and wants wake-ups."""
 
     credits: tuple[Credit, ...]
     default_lease_ms: int
@@ -216,8 +217,7 @@ class Extend(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What ack, release, extend, cancel, edit, revive or purge did to one job. `at_ms`: the new due time or deadline,
-    if any."""
+    """What ack, release, extend, cancel, edit, revive or purge did to a job. `at_ms`: its new due time or deadline."""
 
     code: Code
     at_ms: int = 0
@@ -280,6 +280,8 @@ class Stats(msgspec.Struct, frozen=True):
     dead_by_reason: dict[str, int]
     now_ms: int
     bands: tuple[int, ...] = ()
+    history_bytes: int = 0  # engine.history
+    history_dropped: int = 0  # entries that did not fit, ever
 
 
 class Control(msgspec.Struct, frozen=True):
@@ -317,8 +319,7 @@ class Purge(msgspec.Struct, frozen=True):
 
 
 class CleanOutcome(msgspec.Struct, frozen=True):
-    """What one bounded clean-up step recorded. `next_ms`: when the next work is due, None = never; `more`: call again
-    at once."""
+    """What one bounded clean-up step recorded. `next_ms`: when the next work is due, None = never; `more`: now."""
 
     expired: int
     exhausted: int
@@ -379,7 +380,6 @@ class Store(Protocol):
 
     async def watch(self, partition: Partition) -> None:
         """Call `events.woken` for this partition from now on."""
-        ...
 
     async def unwatch(self, partition: Partition) -> None: ...
 
@@ -400,6 +400,7 @@ class Store(Protocol):
 
     async def edit(self, partition: Partition, items: Sequence[Edit]) -> list[Outcome]: ...
     async def read(self, partition: Partition, ids: Sequence[str], body: bool = True) -> list[Job | None]: ...
+    async def history(self, partition: Partition, id: str) -> History | None: ...  # None: there is no such job
     async def list(self, partition: Partition, query: Query) -> Page: ...
     async def groups(self, partition: Partition, cursor: bytes, limit: int) -> GroupPage:
         """Open merge groups, by the size of their key, then by key. Their items are not read."""
@@ -431,7 +432,6 @@ class Store(Protocol):
     async def clean(self, partition: Partition, limit: int = 200) -> CleanOutcome: ...
     async def agenda_noted(self, partition: Partition, at_ms: int) -> None:
         """The directory now has a hint for this partition at that time. Completes `events.noted`."""
-        ...
 
     async def retire(self, partition: Partition, topic_too: bool = False) -> bool:
         """Delete a partition's own data, if it has no jobs, fences, settings or waiters. Returns whether it did.

@@ -20,6 +20,7 @@ class Waiter:
 
     __slots__ = (
         "asking",
+        "by",
         "error",
         "fails_fast",
         "future",
@@ -35,13 +36,20 @@ class Waiter:
     )
 
     def __init__(
-        self, topics: Sequence[Topic], max: int, lease_ms: int | None, until_s: float | None, fails_fast: bool
+        self,
+        topics: Sequence[Topic],
+        max: int,
+        lease_ms: int | None,
+        until_s: float | None,
+        fails_fast: bool,
+        by: str | None = None,
     ) -> None:
         self.future: asyncio.Future[list[LeasedJob]] = asyncio.get_running_loop().create_future()
         self.topics = topics
         self.max = max
         self.lease_ms = lease_ms
         self.until_s = until_s
+        self.by = by
         self.fails_fast = fails_fast or until_s is None
         self.queues: list[PartitionQueue] = []
         self.untried: list[PartitionQueue] = []  # queues to ask in next, best first; empty: parked

@@ -179,7 +179,7 @@ class PartitionQueue:
             wait_until_s = max(until_s + LINGER_S, self.wait_until_s) if until_s else self.wait_until_s
             wait_ms = max(1, int((wait_until_s - self._owner.timer.time()) * 1000)) if until_s else 0
             self._woken = False
-            credits = tuple(Credit(credit, waiter.lease_ms) for waiter, credit in claim)
+            credits = tuple(Credit(credit, waiter.lease_ms, waiter.by) for waiter, credit in claim)
             pulled = await store.pull(self.partition, Pull(credits, self.topic.lease_ms, wait_ms))
             self.wait_until_s = wait_until_s
         except Exception as error:
@@ -197,7 +197,7 @@ class PartitionQueue:
         self._failures, self._retried = 0, False
         self._on_duty = pulled.on_duty
         self._plan(pulled)
-        spare: list[tuple[int | None, LeasedJob]] = []
+        spare: list[tuple[Waiter, LeasedJob]] = []
         shares: list[tuple[Waiter, int]] = []
         place = 0
         for waiter, credit in claim:
@@ -206,7 +206,7 @@ class PartitionQueue:
             waiter.asking = None
             waiter.error = None
             if waiter.future.done():
-                spare.extend((waiter.lease_ms, job) for job in share)
+                spare.extend((waiter, job) for job in share)
                 continue
             waiter.jobs.extend(share)
             shares.append((waiter, credit - len(share)))
@@ -232,13 +232,14 @@ class PartitionQueue:
             rest_ms = max(1, pulled.next_ms - self._owner.store.now_ms())
             self.alarm.expect(pulled.next_ms, now_s + rest_ms / 1000 + extra_s)
 
-    def _hand_on(self, spare: list[tuple[int | None, LeasedJob]]) -> None:
-        """Give jobs of waiters that have left to the next one that wants the same lease time, else release them."""
+    def _hand_on(self, spare: list[tuple[Waiter, LeasedJob]]) -> None:
+        """Give jobs of waiters that have left to the next one with the same lease time and name, else release them."""
         back: list[LeasedJob] = []
         served: dict[Waiter, None] = {}
-        for lease_ms, job in spare:
+        for left, job in spare:
             for waiter in self.waiters:
-                if waiter.asking is None and waiter.lease_ms == lease_ms and waiter.lacks and not waiter.future.done():
+                alike = waiter.lease_ms == left.lease_ms and waiter.by == left.by
+                if waiter.asking is None and alike and waiter.lacks and not waiter.future.done():
                     waiter.jobs.append(job)
                     served[waiter] = None
                     break
@@ -298,7 +299,13 @@ class Waiters:
         )
 
     async def pull(
-        self, topics: Sequence[Topic], max: int, lease_ms: int | None, wait_ms: int, fails_fast: bool = False
+        self,
+        topics: Sequence[Topic],
+        max: int,
+        lease_ms: int | None,
+        wait_ms: int,
+        fails_fast: bool = False,
+        by: str | None = None,
     ) -> list[LeasedJob]:
         """Due jobs of these topics, in order of priority; waits up to wait_ms for the first one."""
         if self._draining:
@@ -306,7 +313,7 @@ class Waiters:
         if self.count >= self._max_waiters:
             raise RateLimited("too many pulls are waiting")
         until_s = self.timer.time() + wait_ms / 1000 if wait_ms else None
-        waiter = Waiter(topics, max, lease_ms, until_s, fails_fast)
+        waiter = Waiter(topics, max, lease_ms, until_s, fails_fast, by)
         for topic in topics:
             self._join(waiter, topic)
         if until_s is not None:

@@ -42,6 +42,7 @@ from .hosts import Hosts
 from .observer import NullObserver, PushObserver
 from .reports import Reports
 
+CONSUMER = "push"  # in the history of the jobs
 LONG_S = 3600.0
 LOOK_S = 1.0  # between two looks for an available instance
 LOOKS = 30  # after this many looks, check whether a job still waits
@@ -160,7 +161,7 @@ class Dispatcher:
         timeout_ms = push_topic.target.timeout_ms
         lease_ms = min(LEASE_MS if timeout_ms is None else timeout_ms + MARGIN_MS, limits.max_lease_ms)
         wait_ms = min(WAIT_MS, limits.max_wait_ms)
-        jobs = await self._pull(Pull(*self._topic, min(places, limits.max_pull), lease_ms, wait_ms))
+        jobs = await self._pull(Pull(*self._topic, min(places, limits.max_pull), lease_ms, wait_ms, by=CONSUMER))
         if jobs and await self._opened():
             await self._engine.give_back(self._name[0], jobs)
             return self._closed_s() or 0.0

@@ -13,14 +13,14 @@ from typing import Any
 import msgspec
 
 from ..api import answers as a
-from ..api import live_answers, overview_answers, schedule_answers
+from ..api import history_answers, live_answers, overview_answers, schedule_answers
 from ..api import requests as r
 from ..api.operations import OPERATIONS, Many, Operation, Shape
 from ..api.statuses import STATUS
 from ..bounds import MAX_ITEMS
 from ..rights import Right
 
-ANSWER_MODULES = tuple(one.__name__ for one in (a, live_answers, overview_answers, schedule_answers))
+ANSWER_MODULES = tuple(one.__name__ for one in (a, history_answers, live_answers, overview_answers, schedule_answers))
 REF = "#/components/schemas/"
 COMMON_ERRORS = ("invalid_field", "rate_limited", "store_down", "loading", "draining", "unknown_outcome")
 TOKEN_ERRORS = ("unauthorized", "forbidden")

@@ -24,6 +24,7 @@ from ..engine.directory import Directory
 from ..engine.errors import StoreDown, UnknownOutcome
 from ..engine.event_stream import EventStream
 from ..engine.fence import Fence
+from ..engine.history import History
 from ..engine.job import Job, Partition
 from ..engine.open_groups import GroupPage
 from ..engine.outcomes import OutcomeHook
@@ -140,6 +141,9 @@ class FlakyStore:
 
     async def read(self, partition: Partition, ids: Sequence[str], body: bool = True) -> list[Job | None]:
         return await self._through(lambda: self.inner.read(partition, ids, body))
+
+    async def history(self, partition: Partition, id: str) -> History | None:
+        return await self._through(lambda: self.inner.history(partition, id))
 
     async def list(self, partition: Partition, query: Query) -> Page:
         return await self._through(lambda: self.inner.list(partition, query))

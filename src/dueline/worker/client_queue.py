@@ -55,15 +55,25 @@ class ClientQueue:
         return await self._client.reschedule(topic, id, delay, at)
 
     async def pull(
-        self, topics: Sequence[str], max: int = 1, lease_ms: int | None = None, wait_ms: int = 0
+        self,
+        topics: Sequence[str],
+        max: int = 1,
+        lease_ms: int | None = None,
+        wait_ms: int = 0,
+        by: str | None = None,
     ) -> Sequence[LeasedJob]:
-        return (await self._pulled(calls.pull(topics, max, lease_ms, wait_ms))).jobs
+        return (await self._pulled(calls.pull(topics, max, lease_ms, wait_ms, by))).jobs
 
     async def ack_and_pull(
-        self, topic: str, jobs: Sequence[LeasedJob | Leased], max: int = 1, lease_ms: int | None = None
+        self,
+        topic: str,
+        jobs: Sequence[LeasedJob | Leased],
+        max: int = 1,
+        lease_ms: int | None = None,
+        by: str | None = None,
     ) -> LeasedJobs:
         leases = [Lease(job.id, job.lease) for job in jobs]
-        return await self._pulled(calls.ack_and_pull(topic, leases, max, lease_ms, 0))
+        return await self._pulled(calls.pull([topic], max, lease_ms, 0, by, leases))
 
     async def _pulled(self, call: Call[LeasedJobs]) -> LeasedJobs:
         return (await self._client.call(call)).value

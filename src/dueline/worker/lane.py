@@ -42,6 +42,7 @@ class Lane:
         places: int,
         lease_ms: int,
         begin: Callable[[Lane, LeasedJob], None],
+        name: str | None = None,
     ) -> None:
         if len(topics) > MAX_TOPICS:
             raise ValueError(
@@ -57,6 +58,7 @@ class Lane:
         self._joins = len(topics) == 1  # pulls may take acks along
         self._lease_ms = lease_ms
         self._begin = begin
+        self._name = name
         self._room = asyncio.Event()
         self._room.set()
         self._turns = 0
@@ -88,9 +90,10 @@ class Lane:
     async def _pull(self, most: int) -> Sequence[LeasedJob]:
         done = self._acks.take(self.topics[0]) if self._joins else ()
         if not done:
-            return await self._queue.pull(self._turned(), most, self._lease_ms, WAIT_MS)
+            return await self._queue.pull(self._turned(), most, self._lease_ms, WAIT_MS, self._name)
         try:
-            answer = await self._queue.ack_and_pull(self.topics[0], [job for job, _ in done], most, self._lease_ms)
+            acked = [job for job, _ in done]
+            answer = await self._queue.ack_and_pull(self.topics[0], acked, most, self._lease_ms, self._name)
         except InvalidRequest:  # an older server
             self._joins = False
             self._acks.put_back(done)

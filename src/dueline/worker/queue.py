@@ -69,14 +69,24 @@ class Queue(Protocol):
         ...
 
     async def pull(
-        self, topics: Sequence[str], max: int = 1, lease_ms: int | None = None, wait_ms: int = 0
+        self,
+        topics: Sequence[str],
+        max: int = 1,
+        lease_ms: int | None = None,
+        wait_ms: int = 0,
+        by: str | None = None,
     ) -> Sequence[LeasedJob]:
         """Lease due jobs, waiting up to wait_ms for the first. Cancelling a pull costs no attempt: jobs that were
-        already on their way are given back uncounted."""
+        already on their way are given back uncounted. `by`: the worker's name, for the history of the jobs."""
         ...
 
     async def ack_and_pull(
-        self, topic: str, jobs: Sequence[LeasedJob | Leased], max: int = 1, lease_ms: int | None = None
+        self,
+        topic: str,
+        jobs: Sequence[LeasedJob | Leased],
+        max: int = 1,
+        lease_ms: int | None = None,
+        by: str | None = None,
     ) -> LeasedJobs:
         """Complete jobs of a topic and lease due ones of it, in one call that does not wait. Cancelling it is like
         cancelling a pull; the acks may then be repeated."""

@@ -56,6 +56,7 @@ class Settings(msgspec.Struct, frozen=True):
     token: str | None = None
     call: Callable[[Callable[[], Any]], Awaitable[Any]] | None = None
     do: Do | None = None
+    name: str | None = None  # for the history of the jobs
 
 
 class Runner:
@@ -107,7 +108,7 @@ class Runner:
             log.warning("the queue is unavailable: %s", away)
         loop = asyncio.get_running_loop()
         lanes = [
-            Lane(self._queue, self._acks, topics, places, self._settings.lease_ms, self._begin)
+            Lane(self._queue, self._acks, topics, places, self._settings.lease_ms, self._begin, self._settings.name)
             for topics, places in lanes_of(self._handlers, self._settings.places)
         ]
         self._lanes = {topic: lane for lane in lanes for topic in lane.topics}

@@ -378,10 +378,11 @@ class Worker:
         self._host = host
 
     def _settings(self) -> Settings:
-        if self._host is None:
-            return Settings(self._places, self._lease_ms, self._middleware, self._token)
-        middleware = (*self._host.middleware, *self._middleware)
-        return Settings(self._places, self._lease_ms, middleware, self._token, self._host.call, self._host.do)
+        name, host = worker_name(self._name), self._host
+        if host is None:
+            return Settings(self._places, self._lease_ms, self._middleware, self._token, name=name)
+        middleware = (*host.middleware, *self._middleware)
+        return Settings(self._places, self._lease_ms, middleware, self._token, host.call, host.do, name)
 
     # --- sending ----------------------------------------------------------------------------------------------------
 

@@ -61,6 +61,7 @@ def test_no_limit_of_attempts_is_said_as_null_and_not_left_out() -> None:
     ("call", "expected"),
     [
         (calls.get("a/b", "x y%"), ("GET", "/v1/topics/a%2Fb/jobs/x%20y%25", None)),
+        (overview_calls.history("t", "a"), ("GET", "/v1/topics/t/jobs/a/history", None)),
         (calls.cancel("t", "a"), ("DELETE", "/v1/topics/t/jobs/a", None)),
         (calls.cancel_many("t", ["a", "b"]), ("POST", "/v1/topics/t/cancel", {"ids": ["a", "b"]})),
         (
@@ -72,6 +73,7 @@ def test_no_limit_of_attempts_is_said_as_null_and_not_left_out() -> None:
         (calls.fire("t", "a"), ("POST", "/v1/topics/t/jobs/a/fire", {})),
         (calls.patch("t", "a", {"delay_ms": 1}), ("PATCH", "/v1/topics/t/jobs/a", {"delay_ms": 1})),
         (calls.pull(["t"], 3, None, 50), ("POST", "/v1/topics/t/pull", {"max": 3, "wait_ms": 50})),
+        (calls.pull(["t"], by="me"), ("POST", "/v1/topics/t/pull", {"by": "me"})),
         (
             calls.pull(["t", "u"], 1, 9, 0),
             ("POST", "/v1/pull", {"topics": ["t", "u"], "lease_ms": 9}),

@@ -9,7 +9,7 @@ from dueline.client.method import method, pages
 def test_the_methods_are_those_that_were_meant_to_be_and_each_says_what_it_does() -> None:
     names = {name for name in dir(Api) if not name.startswith("_")}
     assert names == {
-        *("send", "send_many", "pull", "get", "patch", "reschedule", "fire", "list_jobs"),
+        *("send", "send_many", "pull", "get", "history", "patch", "reschedule", "fire", "list_jobs"),
         *("ack", "ack_many", "ack_and_pull", "release", "release_many", "extend", "extend_many"),
         *("cancel", "cancel_many", "cancel_matching", "cancel_groups"),
         *("dead", "revive", "revive_many", "revive_matching", "purge", "purge_many", "purge_matching"),

@@ -252,6 +252,33 @@ def test_a_job_that_is_leased_or_ended_cannot_be_changed(api: Api) -> None:
     assert_error(api.delete(JOBS + "/a"), 409, "already_done")
 
 
+def test_the_history_of_a_job_has_everything_that_happened_to_it(api: Api) -> None:
+    api.send()
+    [job] = api.post("/v1/topics/t/pull", {"by": "desk-4"}).json["jobs"]
+    api.post("/v1/topics/t/release", {"jobs": [{"id": "a", "lease": job["lease"], "error": "no", "delay_ms": 5}]})
+    api.post("/v1/topics/t/cancel", {"ids": ["a"]})
+    at = {"at_ms": START_MS, "attempt": None, "by": None, "error": None, "due_at_ms": None, "reason": None}
+    assert api.get(JOBS + "/a/history") == (
+        200,
+        {
+            "entries": [
+                {**at, "what": "sent"},
+                {**at, "what": "delivered", "attempt": 1, "by": "desk-4"},
+                {**at, "what": "released", "attempt": 1, "error": "no", "due_at_ms": START_MS + 5},
+                {**at, "what": "cancelled", "attempt": 1},
+            ],
+            "dropped": 0,
+        },
+    )
+
+
+def test_a_history_needs_a_job_and_a_name_has_a_bound(api: Api) -> None:
+    assert_error(api.get(JOBS + "/nope/history"), 404, "not_found")
+    assert_error(api.post("/v1/topics/t/pull", {"by": ""}), 400, "invalid_field", "by")
+    assert_error(api.post("/v1/topics/t/pull", {"by": "x" * 129}), 400, "invalid_field", "by")
+    assert_error(api.post("/v1/pull", {"topics": ["t"], "by": 7}), 400, "invalid_field", "by")
+
+
 def test_fire_makes_a_job_due_now(api: Api) -> None:
     api.send(delay_ms=99_000)
     fired = api.post(JOBS + "/a/fire")

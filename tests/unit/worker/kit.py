@@ -57,19 +57,24 @@ class WatchedQueue(ClientQueue):
         self._news.clear()
 
     async def pull(
-        self, topics: Sequence[str], max: int = 1, lease_ms: int | None = None, wait_ms: int = 0
+        self,
+        topics: Sequence[str],
+        max: int = 1,
+        lease_ms: int | None = None,
+        wait_ms: int = 0,
+        by: str | None = None,
     ) -> Sequence[LeasedJob]:
         self.pulls.append(tuple(topics))
-        jobs = await super().pull(topics, max, lease_ms, wait_ms)
+        jobs = await super().pull(topics, max, lease_ms, wait_ms, by)
         self._news.set()
         return jobs
 
     async def ack_and_pull(
-        self, topic: str, jobs: Sequence[Any], max: int = 1, lease_ms: int | None = None
+        self, topic: str, jobs: Sequence[Any], max: int = 1, lease_ms: int | None = None, by: str | None = None
     ) -> LeasedJobs:
         self.joined.append([job.id for job in jobs])
         try:
-            return await super().ack_and_pull(topic, jobs, max, lease_ms)
+            return await super().ack_and_pull(topic, jobs, max, lease_ms, by)
         finally:
             self._news.set()
 

@@ -643,3 +643,17 @@ async def test_retry_3_is_three_retries_after_the_first_attempt_and_a_send_may_s
         for id, options in {"a": {}, "b": {"retry": 1}, "c": {"max_attempts": 9}}.items():
             await handle.asend(1, id=id, delay="1h", **options)
         assert [(await kit.queue.get("t", id)).max_attempts for id in "abc"] == [4, 2, 9]
+
+
+async def test_the_history_of_a_job_names_the_worker_that_had_it() -> None:
+    async with worker_kit(name="press") as kit:
+
+        @kit.worker.handles("t")
+        async def handler(body: object) -> None: ...
+
+        await kit.queue.send("t", 1, id="a")
+        await kit.worker.start()
+        await kit.ended("a")
+        history = await kit.engine.history("default", "t", "a")
+    assert [entry.what for entry in history.entries] == ["sent", "delivered", "acked"]
+    assert (history.entries[1].by or "").startswith("press:")

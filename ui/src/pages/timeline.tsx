@@ -1,31 +1,52 @@
-// What happened to a job and what will: its own times, the calls that push made, and the times that are still to come.
-import { type Attempt, call, type Job, now, topicPath } from "../api";
-import { span } from "../format";
+// What happened to a job and what will: its history, the calls that push made, and the times that are still to come.
+import { type Attempt, call, type History, type HistoryEntry, type Job, jobPath, now, topicPath } from "../api";
+import { exact, relative, span } from "../format";
 import { t } from "../i18n";
 import { StateMark } from "../icons";
 import { useLive } from "../live";
 import { Exact, Panel } from "../parts";
 import { useCan, useSession } from "../session";
 
-type Entry = { ms: number; word: string; kind: string; text?: string; error?: string | null; call?: Attempt };
+type Entry = { ms: number; word: string; kind: string; by?: string | null; text?: string | null; error?: string | null; call?: Attempt | undefined };
+type Past = { history: History; calls: Attempt[] };
 
-/** The calls of the topic's push target for this job. */
-function useCalls(job: Job): Attempt[] {
+/** The words of a history, and the colours of their dots. */
+const WORDS: Record<string, [string, string]> = {
+  sent: ["Sent", "scheduled"], edited: ["Edited", "scheduled"], delivered: ["Delivered", "leased"], released: ["Given back", "ready"], lease_lost: ["Lease lost", "ready"],
+  dead: ["Died", "dead"], revived: ["Revived", "scheduled"], acked: ["Done", "done"], cancelled: ["Cancelled", "cancelled"],
+};
+const ENDS = ["acked", "released", "dead"]; // how a delivery ends, if its consumer says so
+
+/** What is kept about the past of a job: its history, and the calls of its topic's push target. */
+function usePast(job: Job): Past | undefined {
   const { ns, topics } = useSession();
   const can = useCan();
   const pushed = Boolean(topics.data?.topics.find((one) => one.topic === job.topic)?.push) && can("push");
-  const load = async (): Promise<Attempt[]> =>
-    pushed ? (await call<{ attempts: Attempt[] }>("GET", `${topicPath(job.topic)}/push/attempts`, { ns, query: { id: job.id, limit: 50 } })).attempts : [];
-  return useLive(`calls ${ns} ${job.topic} ${job.id} ${job.version} ${job.attempts} ${job.state} ${pushed}`, load, 5000, { topic: job.topic, id: job.id }).data ?? [];
+  const load = async (): Promise<Past> => {
+    const history = await call<History>("GET", `${jobPath(job.topic, job.id)}/history`, { ns });
+    const calls = pushed ? (await call<{ attempts: Attempt[] }>("GET", `${topicPath(job.topic)}/push/attempts`, { ns, query: { id: job.id, limit: 50 } })).attempts : [];
+    return { history, calls };
+  };
+  return useLive(`past ${ns} ${job.topic} ${job.id} ${job.version} ${job.attempts} ${job.state} ${pushed}`, load, 5000, { topic: job.topic, id: job.id }).data;
 }
 
-/** What the job itself tells, and its calls. */
-function happened(job: Job, calls: Attempt[]): Entry[] {
-  const all: Entry[] = [{ ms: job.created_at_ms, word: t("Sent"), kind: "scheduled" }];
-  for (const one of calls) all.push({ ms: one.at_ms, word: t("Called"), kind: one.error ? "ready" : "done", text: t("attempt {n}", { n: one.attempt }), error: one.error, call: one });
-  if (!calls.length && job.updated_at_ms > job.created_at_ms && job.updated_at_ms !== job.ended_at_ms) all.push({ ms: job.updated_at_ms, word: t("Last changed"), kind: "cancelled", ...(job.attempts ? { text: t("{n} times", { n: job.attempts }) + t(" delivered so far") } : {}) });
-  if (job.ended_at_ms) all.push({ ms: job.ended_at_ms, word: t(job.state === "done" ? "Done" : job.state === "dead" ? "Died" : "Cancelled"), kind: job.state });
-  return all;
+function fromHistory(one: HistoryEntry, made: Attempt | undefined): Entry {
+  const [word, kind] = WORDS[one.what] ?? [one.what, "cancelled"];
+  const texts = [one.what === "delivered" && one.attempt && t("attempt {n}", { n: exact(one.attempt) }), one.reason && t(one.reason), one.due_at_ms && t("due {time}", { time: relative(one.due_at_ms) })];
+  return { ms: one.at_ms, word: t(word), kind, by: one.by, text: texts.filter(Boolean).join(" · "), error: one.error, call: made };
+}
+
+const fromCall = (one: Attempt): Entry => ({ ms: one.at_ms, word: t("Called"), kind: one.error ? "ready" : "done", text: t("attempt {n}", { n: one.attempt }), error: one.error, call: one });
+
+/** The history. A call belongs to the entry that ended its delivery, and is told by itself if that is not kept. */
+function happened(past: Past): Entry[] {
+  const left = new Set(past.calls);
+  const entries = [...past.history.entries].reverse().map((one) => {
+    const made = ENDS.includes(one.what) ? past.calls.find((call) => left.has(call) && call.attempt === one.attempt) : undefined;
+    if (made) left.delete(made);
+    return fromHistory(one, made);
+  });
+  return [...entries.reverse(), ...[...left].map(fromCall)];
 }
 
 function toCome(job: Job): Entry[] {
@@ -39,7 +60,12 @@ function toCome(job: Job): Entry[] {
 }
 
 export function Timeline({ job }: { job: Job }) {
-  const all = [...happened(job, useCalls(job)), ...toCome(job)].sort((a, b) => a.ms - b.ms);
+  const past = usePast(job);
+  // What begins now counts from the next millisecond, but a job that is due now was due from the last one on.
+  const order = (one: Entry): number => one.ms + (coming.includes(one) ? 1.5 : 0);
+  const coming = toCome(job);
+  const all = [...(past ? happened(past) : []), ...coming].sort((a, b) => order(a) - order(b));
+  const dropped = past?.history.dropped ?? 0;
   const told = all.some((one) => one.error && one.error === job.last_error);
   const time = now();
   return (
@@ -50,9 +76,10 @@ export function Timeline({ job }: { job: Job }) {
             <li key={`${one.ms} ${one.word} ${at}`} class={`s-${one.kind}${one.ms > time ? " future" : ""}`}>
               <span class="dot" />
               <div>
-                <strong>{one.word}</strong>{one.text && <span class="dim"> · {one.text}</span>}
+                <strong>{one.word}</strong>{one.text && <span class="dim"> · {one.text}</span>}{one.by && <span class="dim break"> · {one.by}</span>}
                 <div class="small"><Exact ms={one.ms} /></div>
                 {one.call ? <Exchange made={one.call} /> : one.error && <pre class="said" dir="auto">{one.error}</pre>}
+                {at === 0 && dropped > 0 && past && <div class="small dim">{t("{n} more deliveries are not kept.", { n: exact(dropped) })}</div>}
               </div>
             </li>
           ))}

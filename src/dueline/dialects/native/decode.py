@@ -96,13 +96,14 @@ def patch(request: r.PatchJob, id: str) -> commands.Patch:
 
 
 def pull_one(request: r.PullJobs, namespace: str, topic: str) -> commands.Pull:
-    return commands.Pull(namespace, (topic,), request.max, request.lease_ms, request.wait_ms)
+    return commands.Pull(namespace, (topic,), request.max, request.lease_ms, request.wait_ms, by=request.by)
 
 
 def pull_several(request: r.PullTopics, namespace: str) -> commands.Pull:
     for place, topic in enumerate(request.topics):
         check_name(topic, f"topics[{place}]")
-    return commands.Pull(namespace, tuple(request.topics), request.max, request.lease_ms, request.wait_ms)
+    topics = tuple(request.topics)
+    return commands.Pull(namespace, topics, request.max, request.lease_ms, request.wait_ms, by=request.by)
 
 
 def acks(jobs: Sequence[r.Lease]) -> list[Ref]:

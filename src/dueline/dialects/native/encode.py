@@ -21,6 +21,7 @@ from ...engine import commands, policy
 from ...engine.audit_log import AuditEntry
 from ...engine.errors import DuelineError, UnknownOutcome, VersionMismatch
 from ...engine.headers import unpack_headers
+from ...engine.history import History
 from ...engine.items import item_json
 from ...engine.job import BodyKind, Job, LeasedJob
 from ...engine.replies import refusal
@@ -107,6 +108,22 @@ def leased_view(job: LeasedJob) -> a.LeasedJob:
         headers=dict(unpack_headers(job.headers)),
         merge_key=job.merge_key,
     )
+
+
+def history_view(history: History) -> a.History:
+    entries = (
+        a.HistoryEntry(
+            at_ms=one.at_ms,
+            what=one.what,
+            attempt=one.attempt,
+            by=one.by,
+            error=one.error,
+            due_at_ms=one.due_at_ms,
+            reason=None if one.reason is None else one.reason.value,
+        )
+        for one in history.entries
+    )
+    return a.History(tuple(entries), history.dropped)
 
 
 def job_view(job: Job, with_body: bool = True) -> a.Job:

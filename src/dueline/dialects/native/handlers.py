@@ -48,6 +48,9 @@ class NativeHandlers:
     async def get(self, caller: Caller, _: object, topic: str, id: str) -> Reply:
         return Reply(encode.job_view(await self._engine.get(caller.namespace, topic, id)))
 
+    async def history(self, caller: Caller, _: object, topic: str, id: str) -> Reply:
+        return Reply(encode.history_view(await self._engine.history(caller.namespace, topic, id)))
+
     async def patch(self, caller: Caller, request: r.PatchJob, topic: str, id: str) -> Reply:
         command = decode.patch(request, id)
         return Reply(encode.job_view(await self._engine.patch(caller.namespace, topic, command)))

@@ -6,7 +6,7 @@
 --        blob     per job: id, token
 -- RETURN status now note extra numbers (per job: code; none: all are acked)   blob           (lib/reply)
 -- BOUND  O(n log N), n <= 500
-local FIELDS = { 'nD', 'p1' }
+local FIELDS = { 'nD', 'p1', 'hb' }
 -- include time
 -- include head
 local N, at = cmsgpack.unpack(ARGV[5]), 1
@@ -26,7 +26,7 @@ repeat
     break
   end
   local records, runs = call('HMGET', j, unpack(ids)), call('HMGET', r, unpack(ids))
-  local ended, agenda, done, kept, soonest, gone = { unpack(N) }, { unpack(N) }, 0, 0, LAST, nil
+  local ended, agenda, done, kept, soonest, gone, dropped = { unpack(N) }, { unpack(N) }, 0, 0, LAST, nil, 0
   local policy, max, ends, text = -1, nil, nil, nil -- of the last job; the next one often has the same
   for i = 1, n do
     local id, record, run, token = ids[i], records[i], runs[i], tokens[i]
@@ -38,7 +38,10 @@ repeat
     if phase ~= 76 or reason > 127 or time <= now or flags % 4 == 3 or flags % 32 > 15 or flags % 128 > 63 then
       break
     end
-    local head = 25
+    local head, rest = 25, 48
+    if reason > 63 then -- its history
+      rest = 51 + read('>I2', run, 49)
+    end
     if flags > 127 then -- the record names its topic
       head = 27 + #(topic or '')
       if sub(record, 26, head) ~= pack('>I2', head - 27) .. (topic or '') then
@@ -62,11 +65,13 @@ repeat
     if ends then
       kept = kept + 1
       ended[2 * i - 1] = id
-      ended[2 * i] = pack('>BBI4I4BI6I6I6I6c0c0c0', 100, 0, deliveries, uncounted, given, ends, due, exp, start, token, sub(record, 1, head), sub(run, 48))
+      ended[2 * i] = pack('>BBI4I4BI6I6I6I6c0c0c0', 100, reason, deliveries, uncounted, given, ends, due, exp, start, sub(run, 36, rest - 1), sub(record, 1, head), sub(run, rest))
       agenda[2 * i - 1], agenda[2 * i] = text, 't' .. id
       if ends < soonest then
         soonest = ends
       end
+    elseif reason > 63 then
+      dropped = dropped + rest - 19 -- as lib/record counts it
     end
     if exp > 0 or (max > 0 and deliveries - uncounted >= max) then
       gone = gone or {}
@@ -94,7 +99,11 @@ repeat
     note = (hint <= now or soonest < hint) and soonest or 0
   else
     call('HDEL', r, unpack(ids))
-    call('HSET', m, 'c:' .. caller, memo)
+    if dropped > 0 then
+      call('HSET', m, 'hb', string.format('%d', V[9] - dropped), 'c:' .. caller, memo)
+    else
+      call('HSET', m, 'c:' .. caller, memo)
+    end
   end
   return pack(REPLY, 0, V[6] and 0 or 1, now, note, 1) .. '\144'
 until true

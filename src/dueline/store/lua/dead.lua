@@ -2,11 +2,12 @@
 -- dead: revive dead jobs or purge ended ones, by id or the oldest dead ones.
 -- KEYS   m j r s l a d g k
 -- ARGV   1 now_ms or ""   2 expected now (lib/time) or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
---        numbers  what (1 revive, 2 purge), limit (0 = by ids), delay, max attempts (-1 leave, 0 no limit), then the sizes of the ids
+--        numbers  what (1 revive, 2 purge), limit (0 = by ids), delay, max attempts (-1 leave, 0 no limit), the budget of
+--                 histories (lib/history), then the sizes of the ids
 --        blob     the ids
 -- RETURN status now note extra numbers (per job: id size, code, due, version)   blob (ids)
 -- BOUND  O(n log N), n <= 500
-local FIELDS = { 'ep' }
+local FIELDS = { 'ep', 'hb' }
 -- include time
 -- include head
 -- include tools
@@ -22,9 +23,10 @@ if again then
 end
 -- include lost
 local N, ids, at = cmsgpack.unpack(ARGV[5]), {}, 1
-local what, limit, delay, max = N[1], N[2], N[3], N[4]
-for i = 5, #N do
-  ids[i - 4] = string.sub(blob, at, at + N[i] - 1)
+local what, limit, delay, max, budget = N[1], N[2], N[3], N[4], N[5]
+-- include history
+for i = 6, #N do
+  ids[i - 5] = string.sub(blob, at, at + N[i] - 1)
   at = at + N[i]
 end
 if limit > 0 then
@@ -53,6 +55,8 @@ local function revive(job)
     number, rest = 0, string.sub(rest, 1, 12) .. struct.pack('>I2', #text) .. text .. string.sub(rest, sections)
   end
   collect('hj', job.id, struct.pack(HEAD, flags, number, seq, job.created) .. rest)
+  remember(job, DIED + job.reason - 1, job.at, job.deliveries - job.uncounted, nil, nil, job.error)
+  remember(job, REVIVED, start, 0, due)
   job.reason, job.uncounted, job.given, job.token = 0, job.deliveries, 0, NO_TOKEN
   job.time, job.due, job.exp, job.changed = due, due, job.ttl and math.min(due + job.ttl, LAST) or 0, start
   collect('hr', job.id, run_text(job, 'W'))

@@ -3,11 +3,12 @@
 -- KEYS   m j r s l a d g k
 -- ARGV   1 now_ms or ""   2 expected now (lib/time) or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
 --        numbers  per job: id size, token size (0), version (0 = any), when kind (0 none, 1 delay, 2 at), when, ttl (-1 leave, 0 none),
---                 body kind (-1 leave), crc, body size, headers size (-1 leave), tags size (-1 leave), policy size (0 leave)
+--                 body kind (-1 leave), crc, body size, headers size (-1 leave), tags size (-1 leave), policy size (0 leave);
+--                 at the end the budget of histories (lib/history)
 --        blob     all ids, then per job: body, headers, tags, policy
 -- RETURN status now note extra numbers (per job: code, due, version)   blob
 -- BOUND  O(n log N), n <= 500
-local FIELDS = { 'pn', 'ep' }
+local FIELDS = { 'pn', 'ep', 'hb' }
 -- include time
 -- include head
 -- include tools
@@ -26,6 +27,8 @@ end
 -- include lost
 local WIDTH = 12
 local ids, _, N, at = refs(WIDTH)
+local budget = N[#N]
+-- include history
 if not known and not topic then
   return none_found(#ids, 3)
 end
@@ -110,6 +113,8 @@ for i, job in ipairs(jobs) do
       .. (body_kind >= 0 and body or string.sub(job.raw, job.body_at)))
     collect('zs', int(time), member(seq, job.id))
     if not job.fresh then
+      remember_lost(job)
+      remember(job, EDITED, start, 0, due)
       job.time, job.due, job.exp, job.changed, job.token = time, due, expires, start, NO_TOKEN
       collect('hr', job.id, run_text(job, 'W'))
       if job.deliveries > job.uncounted then

@@ -2,8 +2,9 @@
 -- pull: lease the earliest deliverable jobs to the waiters of one process, in their order.
 -- KEYS   m j r s l a d g k
 -- ARGV   1 now_ms or ""   2 expected now (lib/time) or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent   9 process
---        numbers  default lease, wait_ms, max bytes, then per waiter: max, lease_ms (0 = the job's own)
---        blob     token base (8 bytes)
+--        numbers  default lease, wait_ms, max bytes, budget of histories (lib/history), then per waiter: max, lease_ms (0 = the
+--                 job's own)
+--        blob     token base (8 bytes), then nothing, or per waiter its sized name (one byte of size)
 -- RETURN status now note extra (1 unlisted, 2 off duty)   numbers   blob           (lib/reply)
 --        numbers  next (-1 = none), more (0/1), expired leases taken, expired, exhausted, policy version, count of jobs
 --        blob     per job: id size:2 record size:4 deliveries:4 uncounted:4 max:4 number in the token:4, then as doubles
@@ -11,13 +12,21 @@
 --                 group with its items, lib/items); per job that is dead from now on: reason:1, sized id (only in the first
 --                 answer)
 -- BOUND  max + 100 entries inspected, 1 MiB of records and items; 1,000 items per group
-local FIELDS = { 'pu', 'dp', 'du', 'rt', 'pv', 'p1' }
+local FIELDS = { 'pu', 'dp', 'du', 'rt', 'pv', 'p1', 'hb' }
 -- include time
 -- include head
-local N, base, me = cmsgpack.unpack(ARGV[5]), blob, ARGV[9]
-local default_lease, wait, max_bytes, want = N[1], N[2], N[3], 0
-for i = 4, #N, 2 do
+local N, base, me = cmsgpack.unpack(ARGV[5]), sub(blob, 1, 8), ARGV[9]
+local default_lease, wait, max_bytes, budget, want = N[1], N[2], N[3], N[4], 0
+for i = 5, #N, 2 do
   want = want + N[i]
+end
+local who -- the names of the waiters
+if #blob > 8 then
+  local at = 9
+  who = {}
+  for i = 5, #N, 2 do
+    who[i], at = read('>Bc0', blob, at)
+  end
 end
 local JOB = '>I2I4I4I4I4I4dddd'
 
@@ -44,11 +53,13 @@ repeat
     ids[n], entries[i + 1] = sub(entries[i], 6), time
   end
   local heads, names, records, more, soonest, agenda, retried = '', '', {}, 0, nil, nil, nil
+  local used, dropped = V[13] or 0, 0 -- of the budget of histories
   if n > 0 then
     records = call('HMGET', j, unpack(ids, 1, n))
     local runs, started = call('HMGET', r, unpack(ids, 1, n)), { unpack(entries, 1, 2 * n) }
     local policy, own_lease, max, lease, deadline, text = -1, nil, nil, -1, nil, nil -- of the last job; the next one often has the same
-    local credit, left, bytes, taken, sizes, alike = 4, N[4], 0, 0, '', 0
+    local credit, left, bytes, taken, sizes, alike = 5, N[5], 0, 0, '', 0
+    local told, teller, entry_of, whole -- the history of the last delivery: its attempt, to whom, its entry, and a history of only that
     for i = 1, n do
       local id, record, run, entry, time = ids[i], records[i], runs[i], entries[2 * i - 1], entries[2 * i]
       if not record or #record < 25 or sub(record, 3, 7) .. id ~= entry then
@@ -59,6 +70,7 @@ repeat
         break -- a merge group; a policy of its own
       end
       local reason, deliveries, uncounted, given, due, exp, rest, at = 0, 0, 0, 0, time, 0, '', 26
+      local past, history = '', 0 -- and how many entries it has
       if flags > 127 then -- the record names its topic
         at = 28 + #(topic or '')
         if sub(record, 26, at - 1) ~= pack('>I2', at - 28) .. (topic or '') then
@@ -71,7 +83,10 @@ repeat
         if phase ~= 87 or waits_until ~= time then -- W
           break
         end
-        rest = sub(run, 48) -- progress, last error
+        if reason % 128 > 63 then
+          history, past = read('>BI2c0', run, 48)
+        end
+        rest = sub(run, 48) -- history, progress, last error
       elseif flags % 8 > 3 then
         if #record < at + 5 then
           break
@@ -114,6 +129,26 @@ repeat
         retried[#retried + 1] = 'w' .. id -- lib/retries
       end
       deliveries = deliveries + 1
+      if budget > 0 then -- as lib/history does it
+        local attempt, by = deliveries - uncounted, who and who[credit]
+        if attempt ~= told or by ~= teller then
+          local tail = by and by ~= '' and pack('>Bc0', #by, by) or ''
+          told, teller, entry_of = attempt, by, pack('>BBI6I3c0', #tail, tail == '' and 1 or 33, start, attempt, tail)
+          whole = pack('>BI2c0', 1, #entry_of, entry_of)
+        end
+        local from = history > 9 and 12 + string.byte(past) or 1
+        local grows = #entry_of - from + 1 + (history == 0 and 32 or 0)
+        if used + grows > budget then
+          dropped = dropped + 1
+        else
+          used = used + grows
+          if history == 0 then
+            reason, rest = reason + 64, rest == '' and whole or whole .. rest
+          else
+            rest = pack('>BI2c0c0c0', math.min(history + 1, 10), #past + #entry_of - from + 1, sub(past, from), entry_of, sub(run, 51 + #past))
+          end
+        end
+      end
       started[2 * i - 1] = id
       started[2 * i] = pack('>BBI4I4BI6I6I6I6c0I4c0', 76, reason, deliveries, uncounted, given, deadline, due, exp, start, base, taken, rest)
       entries[2 * i - 1], entries[2 * i] = text, entry
@@ -146,6 +181,12 @@ repeat
       end
     end
     set[1], set[2] = 'c:' .. caller, pack('>c0I6I4c0c0', nonce, now, #sizes, sizes, names)
+    if budget > 0 then
+      set[3], set[4] = 'hb', string.format('%d', used)
+    end
+    if dropped > 0 then
+      call('HINCRBY', m, 'hd', dropped)
+    end
   end
   next_at = math.min(next_at, next_due)
   local extra, note = n > 0 and not V[6] and 1 or 0, 0 -- a pull that found nothing is no reason to register a topic
@@ -188,6 +229,7 @@ until true
 -- include ends
 -- include merge
 -- include rate
+-- include history
 local heads, ids_out, records_out, deaths, jobs = {}, {}, {}, {}, 0
 local version = tonumber(M.pv or 0) -- of the config that this partition has
 
@@ -274,7 +316,7 @@ local function look(side, key, n)
   return side.list[side.i], side.list[side.i + 1] and tonumber(side.list[side.i + 1])
 end
 
-local credit, left = 4, N[4] or 0
+local credit, left = 5, N[5] or 0
 local bytes, inspected, bound, empty = 0, 0, want + 100, false
 while not paused and jobs < room and inspected < bound and not more and not empty do
   local ids, froms, chunk = {}, {}, room - jobs
@@ -322,6 +364,7 @@ while not paused and jobs < room and inspected < bound and not more and not empt
         lease = job.policy.lease > 0 and job.policy.lease or default_lease
       end
       job.since = job.at
+      remember_lost(job)
       if job.phase == 'L' then
         over = over + 1
       else
@@ -332,6 +375,7 @@ while not paused and jobs < room and inspected < bound and not more and not empt
       end
       job.deliveries, job.time, job.changed = job.deliveries + 1, math.min(start + lease, LAST), start
       job.token = base .. struct.pack('>I4', jobs)
+      remember(job, DELIVERED, start, job.deliveries - job.uncounted, nil, who and who[credit])
       collect('hr', job.id, run_text(job, 'L'))
       collect('zl', int(job.time), froms[i])
       if job.policy.max > 0 and job.deliveries - job.uncounted >= job.policy.max then

@@ -2,10 +2,11 @@
 -- read: jobs by id, with their current state.
 -- KEYS   m j r s l a d g k
 -- ARGV   1 now_ms or ""   2 ""   3 ""   4 ""   5 numbers   6 blob   10 topic (namespaces with `namespace_ids`)
---        numbers  with body (0/1), then the sizes of the ids
+--        numbers  with body (0/1; 2: the history of one job), then the sizes of the ids
 --        blob     the ids
 -- RETURN status now 0 0 numbers blob                (lib/show; an unknown id has the number 0,
---        an id that is used in another topic has 7 and the size of the topic's name)
+--        an id that is used in another topic has 7 and the size of the topic's name; with the history, last: when the
+--        job was last edited before its first delivery or 0, size of the entries (lib/history), behind the rest of blob)
 -- BOUND  n <= 500
 local FIELDS = {}
 -- include time
@@ -28,6 +29,10 @@ for _, job in ipairs(load(ids)) do
     put(pieces, job.topic)
   elseif job.state then
     show(job, N[1] == 1)
+    if N[1] == 2 then
+      put(numbers, job.raw and job.edited or 0, #(job.past or ''))
+      put(pieces, job.past or '')
+    end
   else
     put(numbers, 0)
   end

@@ -4,11 +4,11 @@
 -- KEYS   m j r s l a d g k
 -- ARGV   1 now_ms or ""   2 expected now (lib/time) or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
 --        numbers  per job: id size, token size, delay (-1 = the retry policy, -time = at that time), counts (0/1), dead reason (0 = none),
---                 jitter draw, error size, progress size (-1 = leave)
+--                 jitter draw, error size, progress size (-1 = leave); at the end the budget of histories (lib/history)
 --        blob     all ids and tokens, then per job: error text, progress
 -- RETURN status now note extra numbers (per job: code, due or 0, reason or 0)   blob
 -- BOUND  O(n log N), n <= 500; 2,000 items per failed group
-local FIELDS = {}
+local FIELDS = { 'hb' }
 -- include time
 -- include head
 -- include tools
@@ -27,6 +27,8 @@ if again then
 end
 local MAX_REFUNDS = 100
 local ids, tokens, N, at = refs(8)
+local budget = N[#N]
+-- include history
 if not known and not topic then
   return none_found(#ids, 3)
 end
@@ -52,7 +54,7 @@ for i, job in ipairs(jobs) do
     if progress then
       job.progress = progress ~= '' and progress or nil
     end
-    local capped = job.policy.max > 0
+    local capped, attempt = job.policy.max > 0, job.deliveries - job.uncounted
     counts_one = counts_one or (capped and job.given >= MAX_REFUNDS)
     if not counts_one then
       job.uncounted, job.given = job.uncounted + 1, job.given + (capped and 1 or 0)
@@ -93,6 +95,7 @@ for i, job in ipairs(jobs) do
       end
       freed = freed or job.time > now
       job.time, job.due, job.changed = due, due, start
+      remember(job, RELEASED, start, attempt, due, nil, text)
       collect('hr', job.id, run_text(job, 'W'))
       deliverable_at(due)
     end

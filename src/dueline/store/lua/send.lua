@@ -225,7 +225,7 @@ local function replace(i)
   store_tagged(i, live and REPLACED or CREATED)
   if live and old.progress then
     local due, ttl = results[#results - 1], N[base + i * 7 - 1]
-    old.reason, old.deliveries, old.uncounted, old.given, old.token, old.error = 0, 0, 0, 0, NO_TOKEN, ''
+    old.reason, old.deliveries, old.uncounted, old.given, old.token, old.error, old.past = 0, 0, 0, 0, NO_TOKEN, '', nil
     old.time, old.due, old.exp, old.changed = due, due, ttl > 0 and math.min(due + ttl, LAST) or 0, start
     collect('hr', old.id, run_text(old, 'W'))
   end

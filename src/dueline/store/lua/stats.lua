@@ -5,9 +5,9 @@
 --        numbers  empty, or: 1 if the edges count from now and 0 if they are times, then the edges, ms
 -- RETURN status now 0 0 numbers ""
 --        numbers  scheduled, ready, leased, done, cancelled, broken, dead by reason x 4, next due (-1), oldest ready (-1), paused until (-1),
---                 whether a pull waits, then per edge the scheduled jobs that are due from it on and before the next one
+--                 whether a pull waits, bytes of histories, entries of them that did not fit, then per edge the scheduled jobs that are due from it on and before the next one
 -- BOUND  (12 + edges) x O(log N)
-local FIELDS = { 'pu', 'nD', 'nC', 'nB', 'x1', 'x2', 'x3', 'x4' }
+local FIELDS = { 'pu', 'nD', 'nC', 'nB', 'x1', 'x2', 'x3', 'x4', 'hb', 'hd' }
 -- include time
 -- include head
 -- include tools
@@ -33,6 +33,7 @@ local result = {
   tonumber(M.nD or 0), tonumber(M.nC or 0), tonumber(M.nB or 0),
   tonumber(M.x1 or 0), tonumber(M.x2 or 0), tonumber(M.x3 or 0), tonumber(M.x4 or 0),
   top(s, later), oldest >= 0 and oldest <= now and oldest or -1, paused, waited and 1 or 0,
+  tonumber(M.hb or 0), tonumber(M.hd or 0),
 }
 local edges = cmsgpack.unpack(ARGV[5])
 local base = edges[1] == 1 and now + 1 or 0

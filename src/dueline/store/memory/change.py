@@ -19,6 +19,8 @@ class Change:
 
     state: PartitionState
     now_ms: int
+    history_budget: int = 0
+    history_used: int | None = None  # None: not counted yet
     touched: list[Record] = field(default_factory=list[Record])
     work_ms: list[int] = field(default_factory=list[int])
 

@@ -10,6 +10,7 @@ from ...engine.bands import Bands
 from ...engine.job import Reason, State
 from ...engine.limits import LAST_MS
 from ...engine.store import Stats
+from .histories import used_bytes
 from .partitions import PartitionState
 
 
@@ -38,6 +39,8 @@ def count(state: PartitionState, edges_ms: Sequence[int], from_now: bool, now_ms
         bands=tuple(
             sum(1 for time_ms in scheduled_ms if low_ms <= time_ms < high_ms) for low_ms, high_ms in pairwise(bounds_ms)
         ),
+        history_bytes=used_bytes(state, now_ms),
+        history_dropped=state.history_dropped,
     )
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from ...engine.history import What
 from ...engine.job import State
 from ...engine.store import Code, Edit, Outcome
 from .change import Change
+from .histories import remember, remember_lost
 from .records import due_ms
 
 
@@ -27,6 +29,8 @@ def edited(change: Change, item: Edit) -> Outcome:
     record.policy = record.policy if item.policy is None else item.policy
     if item.ttl_ms is not None:
         record.ttl_ms = item.ttl_ms or None
+    if record.started:
+        remember_lost(change, record)
     number = change.record_set.take_number()
     if item.delay_ms is not None or item.at_ms is not None:
         record.plan(due_ms(change.now_ms, item.delay_ms, item.at_ms), number, change.now_ms)
@@ -36,5 +40,9 @@ def edited(change: Change, item: Edit) -> Outcome:
         record.number = number
         record.updated_at_ms = change.now_ms
         record.drop_lease()
+    if record.started:
+        remember(change, record, What.EDITED, due_at_ms=record.due_at_ms)
+    else:
+        record.edited_at_ms = change.now_ms
     change.touched.append(record)
     return Outcome(Code.OK, record.due_at_ms, version=number)

@@ -5,12 +5,14 @@ The token proves that the caller holds the lease (`engine.store`). Without a tok
 
 from __future__ import annotations
 
+from ...engine.history import What
 from ...engine.job import Reason, State
 from ...engine.limits import MAX_REFUNDS
 from ...engine.policy import wait_after
 from ...engine.store import Code, Extend, Outcome, Ref, Release
 from . import groups
 from .change import Change
+from .histories import remember
 from .records import due_ms
 
 LOST = Outcome(Code.LEASE_LOST)
@@ -45,7 +47,7 @@ def release(change: Change, item: Release) -> Outcome:
     record.fail(item.error)
     if item.progress is not None:
         record.progress = item.progress
-    limited = record.policy.max_attempts is not None
+    limited, attempt = record.policy.max_attempts is not None, record.attempts
     counted = item.count or (limited and record.given >= MAX_REFUNDS)
     if not counted:
         record.refunds += 1
@@ -70,6 +72,7 @@ def release(change: Change, item: Release) -> Outcome:
         due_at_ms = min(record.due_at_ms, now_ms)  # returned unused: it keeps its old place in the order
     record.due_at_ms = record.time_ms = due_at_ms
     record.updated_at_ms = now_ms
+    remember(change, record, What.RELEASED, attempt=attempt, due_at_ms=due_at_ms, error=item.error)
     return Outcome(Code.OK, record.due_at_ms)
 
 

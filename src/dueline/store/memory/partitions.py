@@ -66,6 +66,7 @@ class PartitionState:
     topic_closed: bool = False  # takes no new ids
     wait_until_ms: int = 0
     agenda_at_ms: int = 0
+    history_dropped: int = 0
     rate: Rate = field(default_factory=Rate)
     fences: dict[str, StoredFence] = field(default_factory=dict[str, StoredFence])
 

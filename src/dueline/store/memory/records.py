@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from ...engine.history import Past
 from ...engine.job import BodyKind, Item, Job, LeasedJob, Reason, State
 from ...engine.lifecycle import judge
 from ...engine.limits import LAST_MS, MAX_ERROR_BYTES
@@ -66,6 +67,9 @@ class Record:
     last_error: str | None = None
     group: Group | None = None
     progress: bytes = b""
+    past: list[Past] = field(default_factory=list[Past])  # engine.history
+    started: bool = False  # it was leased, revived, or keeps the progress of another job
+    edited_at_ms: int | None = None  # its last edit before it was started
 
     @property
     def attempts(self) -> int:
@@ -104,7 +108,7 @@ class Record:
 
     def drop_body(self) -> None:
         """Leave a tombstone: the content is dropped, only the fact that the job existed is kept."""
-        self.body, self.headers, self.tags = None, b"", ()
+        self.body, self.headers, self.tags, self.edited_at_ms = None, b"", (), None
         if self.group is not None:
             self.group.items = []
 

@@ -14,13 +14,12 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from msgspec.structs import replace
-
 from ...engine.bands import Bands, ForecastPart
 from ...engine.directory import TopicChange
 from ...engine.fence import Fence
+from ...engine.history import History, What
 from ...engine.job import BodyKind, Job, LeasedJob, Partition, Reason, State
-from ...engine.limits import PULL_BYTES
+from ...engine.limits import PULL_BYTES, Limits
 from ...engine.open_groups import GroupPage
 from ...engine.outcomes import OutcomeHook
 from ...engine.store import (
@@ -46,9 +45,9 @@ from ...engine.store import (
     StalePolicy,
     Stats,
 )
-from . import fencing, groups, holders
+from . import dead, fencing, groups, histories, holders
 from .audit_log import MemoryAuditLog
-from .change import NOT_FOUND, Change
+from .change import Change
 from .charts import MemoryCharts
 from .counts import banded, count
 from .directory import MemoryDirectory
@@ -66,7 +65,8 @@ from .workers import MemoryWorkers
 class MemoryStore:
     """`engine.store.Store` in memory. `clock` gives the store's time in whole milliseconds."""
 
-    def __init__(self, clock: Callable[[], int]) -> None:
+    def __init__(self, clock: Callable[[], int], history_bytes: int = Limits().max_history_bytes) -> None:
+        self._history_bytes = history_bytes
         self.directory = MemoryDirectory(clock, self._topic_changed)
         self.pushes = MemoryPushLog(clock)
         self.audit = MemoryAuditLog(clock)
@@ -153,7 +153,7 @@ class MemoryStore:
             return SendOutcome(Code.VERSION_MISMATCH, State.DONE, 0, current)
         new = self._store(change, item)
         if old is not None:
-            new.progress = old.progress
+            new.progress, new.started = old.progress, bool(old.progress)
         return _sent(Code.CREATED if old is None else Code.REPLACED, new, change)
 
     def _store(self, change: Change, item: SendItem, group: Group | None = None) -> Record:
@@ -185,8 +185,8 @@ class MemoryStore:
             state, now_ms = change.state, change.now_ms
             if pull.wait_ms > 0:
                 state.wait_until_ms = max(state.wait_until_ms, now_ms + pull.wait_ms)
-            leases_ms = [credit.lease_ms for credit in pull.credits for _ in range(credit.max)]
-            room = max(0, min(len(leases_ms), state.room(now_ms)))
+            places = [credit for credit in pull.credits for _ in range(credit.max)]
+            room = max(0, min(len(places), state.room(now_ms)))
             jobs: list[LeasedJob] = []
             taken_bytes = lost = 0
             more = False
@@ -204,9 +204,10 @@ class MemoryStore:
                 if jobs and taken_bytes > PULL_BYTES:
                     more = True
                     break
-                lease_ms = leases_ms[len(jobs)]
-                chosen_ms = lease_ms if lease_ms is not None else record.policy.lease_ms
-                jobs.append(self._lease(change, record, pull.default_lease_ms if chosen_ms is None else chosen_ms))
+                credit = places[len(jobs)]
+                chosen_ms = credit.lease_ms if credit.lease_ms is not None else record.policy.lease_ms
+                lease_ms = pull.default_lease_ms if chosen_ms is None else chosen_ms
+                jobs.append(self._lease(change, record, lease_ms, credit.by))
                 lost += over
             state.rate.took(len(jobs), now_ms)
             if self.hook.outcomes is not None:
@@ -220,10 +221,12 @@ class MemoryStore:
                 policy_version=state.policy_version,
             )
 
-    def _lease(self, change: Change, record: Record, lease_ms: int) -> LeasedJob:
+    def _lease(self, change: Change, record: Record, lease_ms: int, by: str | None) -> LeasedJob:
         late_ms = change.now_ms - record.time_ms
+        histories.remember_lost(change, record)
         record.deliveries += 1
-        record.leased = True
+        record.leased = record.started = True
+        histories.remember(change, record, What.DELIVERED, attempt=record.attempts, by=by)
         record.token = f"{self._token_base}-{next(self._token_numbers)}"
         record.time_ms = change.now_ms + lease_ms
         record.updated_at_ms = change.now_ms
@@ -274,48 +277,15 @@ class MemoryStore:
 
     async def revive(self, partition: Partition, revive: Revive) -> list[tuple[str, Outcome]]:
         with self._change(partition) as change:
-            ids = self._dead_ids(change, revive.limit) if revive.ids is None else revive.ids
-            done = report(self.hook, "revive", change, ids, [self._revive(change, id, revive) for id in ids])
+            ids = dead.dead_ids(change, revive.limit) if revive.ids is None else revive.ids
+            done = report(self.hook, "revive", change, ids, [dead.revive(change, id, revive) for id in ids])
             return list(zip(ids, done, strict=True))
-
-    def _revive(self, change: Change, id: str, revive: Revive) -> Outcome:
-        found = change.find(id)
-        if isinstance(found, Outcome):
-            return found
-        record, status = found
-        if status.state is not State.DEAD:
-            return NOT_FOUND
-        if revive.set_max_attempts:
-            record.policy = replace(record.policy, max_attempts=revive.max_attempts)
-        record.ended = record.reason = None
-        if record.group is not None:
-            record.group.open = False  # even if only time has ended it
-        record.refunds, record.given = record.deliveries, 0
-        record.plan(due_ms(change.now_ms, revive.delay_ms, None), change.record_set.take_number(), change.now_ms)
-        change.touched.append(record)
-        return Outcome(Code.OK, record.due_at_ms, version=record.number)
 
     async def purge(self, partition: Partition, purge: Purge) -> list[tuple[str, Outcome]]:
         with self._change(partition) as change:
-            ids = self._dead_ids(change, purge.limit) if purge.ids is None else purge.ids
-            done = report(self.hook, "purge", change, ids, [self._purge(change, id) for id in ids])
+            ids = dead.dead_ids(change, purge.limit) if purge.ids is None else purge.ids
+            done = report(self.hook, "purge", change, ids, [dead.purge(change, id) for id in ids])
             return list(zip(ids, done, strict=True))
-
-    def _purge(self, change: Change, id: str) -> Outcome:
-        found = change.find(id)
-        if isinstance(found, Outcome):
-            return found
-        if found[1].live:
-            return NOT_FOUND
-        del change.record_set.records[id]
-        return Outcome(Code.OK)
-
-    def _dead_ids(self, change: Change, limit: int) -> list[str]:
-        dead = [
-            (status.at_ms, record) for record, status in change.state.jobs(change.now_ms) if status.state is State.DEAD
-        ]
-        dead.sort(key=lambda entry: (entry[0], entry[1].number))
-        return [record.id for _, record in dead[:limit]]
 
     async def control(self, partition: Partition, control: Control) -> None:
         if partition.namespace_ids and not partition.topic:
@@ -353,6 +323,10 @@ class MemoryStore:
         found = [record_set.find(id, now_ms) for id in ids]
         mine = [one if one is not None and partition.topic in ("", one[0].topic) else None for one in found]
         return [None if one is None else job_of(*one, body) for one in mine]
+
+    async def history(self, partition: Partition, id: str) -> History | None:
+        found = self._state(partition).record_set.find(id, self._clock())
+        return None if found is None or found[0].topic != partition.topic else histories.shown(*found)
 
     async def list(self, partition: Partition, query: Query) -> Page:
         return list_page(self._state(partition), query, self._clock())
@@ -424,7 +398,7 @@ class MemoryStore:
     @contextmanager
     def _change(self, partition: Partition) -> Generator[Change]:
         """Run one changing operation, then send its events to the engine."""
-        change = Change(self._state(partition), self._clock())
+        change = Change(self._state(partition), self._clock(), self._history_bytes)
         record_set, now_ms = change.record_set, change.now_ms
         watched = [other for other in self._watched if self._state(other).record_set is record_set]
         before = {other: self._state(other).next_ms(now_ms) for other in watched}

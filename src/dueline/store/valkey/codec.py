@@ -24,6 +24,7 @@ from .items import read_group, read_key, sized
 
 pack_numbers = msgspec.msgpack.Encoder().encode
 unpack_numbers = msgspec.msgpack.Decoder(list[int]).decode
+Reply = tuple[list[int], bytes]  # the numbers and the blob of an answer
 
 STATES = (None, State.SCHEDULED, State.READY, State.LEASED, State.DONE, State.DEAD, State.CANCELLED)
 STATE_NUMBER = {state: number for number, state in enumerate(STATES)}
@@ -34,6 +35,7 @@ _GROUP = 3
 
 CODES = {int(code): code for code in Code}
 _TTL, _HEADERS, _TAGS, _EDITED, _INLINE, _TOPIC = 4, 8, 16, 32, 64, 128
+HISTORY, _PROGRESS = 64, 128  # with the reason of a run
 HEAD_BYTES = 25
 _unpack_pulled = struct.Struct(">HIIIIIdddd").unpack_from
 _PULLED_BYTES = 54
@@ -43,15 +45,14 @@ pack_sums = struct.Struct(">IQ").pack  # checksum and fingerprint
 
 def pack_id(id: str) -> bytes:
     """32 hex characters as 16 bytes, UUIDs as 17, others unchanged; a prefix (2, or 3 3) marks ambiguous ones."""
-    size = len(id)
-    if size == 32:
+    if len(id) == 32:
         try:
             packed = bytes.fromhex(id)
         except ValueError:
             packed = b""
         if packed.hex() == id:
             return packed
-    elif size == 36 and id[8] == id[13] == id[18] == id[23] == "-":
+    elif len(id) == 36 and id[8] == id[13] == id[18] == id[23] == "-":
         plain = id.replace("-", "")
         try:
             packed = bytes.fromhex(plain)
@@ -323,9 +324,10 @@ def decode_record(raw: bytes, whole: bool = True, head_only: bool = False) -> Re
 
 
 def head_of(run: bytes) -> bytes:
-    """The record's head in a tombstone, and what follows it (lua/lib/record.lua). It is behind the token, or behind the
-    progress if there is some."""
-    return run[49 + int.from_bytes(run[47:49], "big") :] if run[1] & 128 else run[47:]
+    """The record's head in a tombstone, and what follows it (lua/lib/record.lua). It is behind the token, the history
+    and the progress, if there are any."""
+    rest = run[50 + int.from_bytes(run[48:50], "big") :] if run[1] & HISTORY else run[47:]
+    return rest[2 + int.from_bytes(rest[:2], "big") :] if run[1] & _PROGRESS else rest
 
 
 def _key_of(record: Record, raw: bytes, head_only: bool) -> str | None:
@@ -444,5 +446,5 @@ def decode_stats(n: Sequence[int], now_ms: int) -> Stats:
         scheduled=n[0], ready=n[1], leased=n[2], done=n[3], dead=sum(n[6:10]), cancelled=n[4], broken=n[5],
         next_due_at_ms=None if n[10] < 0 else n[10], oldest_ready_at_ms=None if n[11] < 0 else n[11],
         paused_until_ms=None if n[12] < 0 else min(n[12], LAST_MS), waiting=bool(n[13]), dead_by_reason=reasons,
-        now_ms=now_ms, bands=tuple(n[14:]),
+        now_ms=now_ms, history_bytes=n[14], history_dropped=n[15], bands=tuple(n[16:]),
     )  # fmt: skip

@@ -9,6 +9,7 @@ For every partition these must hold:
 - Every merge group has its items, and no items exist without their group (fsck_groups).
 - It has the epoch that the directory knows, and has lost no sends (stamps).
 - The fences of schedules can be read and are counted, and those of schedules that are gone are on the agenda.
+- The histories of jobs can be read, and their bytes are those that the partition counts against its budget.
 
 Run it on an idle store or on a copy. A partition that seems wrong is read a second time, in case it changed while it
 was read.
@@ -29,6 +30,7 @@ from ...engine.topics import unpack_config
 from . import codec
 from .fsck_audit import audit_faults
 from .fsck_groups import check_groups
+from .fsck_histories import check_histories
 from .fsck_pushes import push_faults
 from .keys import (
     DATA_VERSION,
@@ -202,7 +204,7 @@ class _Run(msgspec.Struct):
 
 
 def _run(raw: bytes) -> _Run:
-    phase, reason = chr(raw[0]), raw[1] & 127
+    phase, reason = chr(raw[0]), raw[1] & 63
     deliveries, uncounted = int.from_bytes(raw[2:6], "big"), int.from_bytes(raw[6:10], "big")
     return _Run(
         phase, reason, deliveries, uncounted, int.from_bytes(raw[11:17], "big"), int.from_bytes(raw[23:29], "big")
@@ -232,6 +234,7 @@ def check(partition: Partition, c: _Contents) -> list[Finding]:
         _owe(id, raw, run, c, owed, counted, wrong)
     check_groups(c.j, c.r, c.g, owed["k"], wrong)
     _check_fences(c, owed["a"], wrong)
+    check_histories(c.m, c.r, wrong)
     _compare(c, owed, counted, wrong)
     return findings
 

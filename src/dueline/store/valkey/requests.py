@@ -7,9 +7,10 @@ from operator import attrgetter
 from typing import Any
 
 from ...engine.fence import Fence
+from ...engine.history import cut_name
 from ...engine.job import Partition
-from ...engine.limits import MAX_ERROR_BYTES
-from ...engine.store import Control, Edit, Extend, Outcome, Query, Ref, Release, SendItem
+from ...engine.limits import MAX_ERROR_BYTES, PULL_BYTES
+from ...engine.store import Control, Edit, Extend, Outcome, Pull, Query, Ref, Release, SendItem
 from .codec import (
     CODES,
     REASON_NUMBER,
@@ -32,6 +33,17 @@ def body_size(item: SendItem | Edit) -> int:
     return len(item.body or b"")
 
 
+def pull(which: Pull, base: bytes, history_bytes: int) -> Encoded:
+    """pull.lua"""
+    numbers = [which.default_lease_ms, which.wait_ms, PULL_BYTES, history_bytes]
+    for credit in which.credits:
+        numbers += (credit.max, credit.lease_ms or 0)
+    if any(credit.by for credit in which.credits):
+        names = [cut_name(credit.by) for credit in which.credits]
+        return pack_numbers(numbers), base + b"".join(len(name).to_bytes() + name for name in names)
+    return pack_numbers(numbers), base
+
+
 def refs(items: Sequence[Ref]) -> Encoded:
     """ack.lua"""
     numbers: list[int] = []
@@ -43,7 +55,7 @@ def refs(items: Sequence[Ref]) -> Encoded:
     return pack_numbers(numbers), b"".join(pieces)
 
 
-def releases(items: Sequence[Release]) -> Encoded:
+def releases(items: Sequence[Release], history_bytes: int) -> Encoded:
     """release.lua"""
     numbers: list[float] = []
     pieces: list[bytes] = []
@@ -57,6 +69,7 @@ def releases(items: Sequence[Release]) -> Encoded:
         numbers += (len(error), _size(item.progress))
         pieces += (id, token)
         texts += (error, item.progress or b"")
+    numbers.append(history_bytes)
     return pack_numbers(numbers), b"".join(pieces + texts)
 
 
@@ -77,7 +90,7 @@ def cancels(items: Sequence[Ref], what: int) -> Encoded:
     return pack_numbers([n for id in ids for n in (len(id), 0, what)]), b"".join(ids)
 
 
-def edits(items: Sequence[Edit]) -> Encoded:
+def edits(items: Sequence[Edit], history_bytes: int) -> Encoded:
     """edit.lua"""
     numbers: list[int] = []
     ids: list[bytes] = []
@@ -92,6 +105,7 @@ def edits(items: Sequence[Edit]) -> Encoded:
         pieces += (body, item.headers or b"", tags or b"", policy)
         numbers += (len(id), 0, item.version or 0, *_when(item), ttl, kind, checksum(body), len(body))
         numbers += (_size(item.headers), _size(tags), len(policy))
+    numbers.append(history_bytes)
     return pack_numbers(numbers), b"".join(ids + pieces)
 
 
@@ -107,10 +121,10 @@ def query(which: Query) -> Encoded:
     return pack_numbers(numbers), tag + key + which.cursor
 
 
-def dead(what: int, ids: Sequence[str], limit: int, delay_ms: int, max_attempts: int) -> Encoded:
+def dead(what: int, ids: Sequence[str], limit: int, delay_ms: int, max_attempts: int, history_bytes: int) -> Encoded:
     """dead.lua"""
     packed = [pack_id(id) for id in ids]
-    return pack_numbers([what, limit, delay_ms, max_attempts, *map(len, packed)]), b"".join(packed)
+    return pack_numbers([what, limit, delay_ms, max_attempts, history_bytes, *map(len, packed)]), b"".join(packed)
 
 
 def dead_outcomes(n: Sequence[int], blob: bytes) -> list[tuple[str, Outcome]]:

@@ -20,8 +20,9 @@ from ...engine.bands import Bands, ForecastPart
 from ...engine.errors import Unavailable
 from ...engine.fence import Fence
 from ...engine.guards import GuardWatch
+from ...engine.history import History
 from ...engine.job import Job, Partition, Reason, State
-from ...engine.limits import PULL_BYTES, Limits
+from ...engine.limits import Limits
 from ...engine.open_groups import GroupPage
 from ...engine.queue_limit import QueueLimit
 from ...engine.store import (
@@ -45,7 +46,7 @@ from ...engine.store import (
     Spare,
     Stats,
 )
-from . import appends, codec, outcome_reports, reads, requests
+from . import appends, codec, histories, outcome_reports, reads, requests
 from .audit_log import ValkeyAuditLog
 from .batching import Batcher, together
 from .calls import Calls, WrongStore
@@ -72,7 +73,6 @@ __all__ = ["ValkeyStore", "WrongStore"]
 CLEAN_STEPS = 20  # before a list that shows dead jobs; remaining ones appear in the next list
 FINISHING = frozenset({"ack", "release", "extend"})  # never refused because other jobs of the namespace wait
 LANES = {"send": 2}  # calls in flight per partition
-Reply = tuple[list[int], bytes]
 
 
 class ValkeyStore:
@@ -100,7 +100,7 @@ class ValkeyStore:
         self.url = url
         self._tls = tls
         self.prefix = prefix
-        self.limits = limits
+        self.limits, self._history_bytes = limits, limits.max_history_bytes
         self._reply_timeout_s = reply_timeout_s
         self._patience_s = patience_s
         self._link = link or Link(url, reply_timeout_s, tls=tls, replication=replication, guards=guards)
@@ -210,9 +210,9 @@ class ValkeyStore:
             self._locks = {key: lock for key, lock in self._locks.items() if lock.locked()}
         return self._locks.setdefault((name, partition), asyncio.Lock())
 
-    async def _changed(self, name: str, partition: Partition, numbers: bytes, blob: bytes = b"") -> Reply:
+    async def _changed(self, name: str, partition: Partition, numbers: bytes, more: bytes = b"") -> codec.Reply:
         async with self._alone(name, partition):
-            return (await self._calls.change(name, partition, numbers, blob))[2:]
+            return (await self._calls.change(name, partition, numbers, more))[2:]
 
     # --- namespaces with `namespace_ids` ---
 
@@ -294,10 +294,9 @@ class ValkeyStore:
 
     async def pull(self, partition: Partition, pull: Pull) -> PullOutcome:
         base = os.urandom(8)
-        asked = [number for credit in pull.credits for number in (credit.max, credit.lease_ms or 0)]
-        numbers = [pull.default_lease_ms, pull.wait_ms, PULL_BYTES, *asked]
+        encoded = requests.pull(pull, base, self._history_bytes)
         async with self._alone("pull", partition):
-            now_ms, said, n, blob = await self._calls.change("pull", partition, codec.pack_numbers(numbers), base)
+            now_ms, said, n, blob = await self._calls.change("pull", partition, *encoded)
         jobs, corrupt = codec.decode_pulled(n[6], blob, partition.topic, base, now_ms)
         if corrupt:
             dead = [
@@ -326,7 +325,9 @@ class ValkeyStore:
         return await self._joined("release", partition, 0, self._release).call(items)
 
     async def _release(self, partition: Partition, items: list[Release], variant: int, slot: str) -> list[Outcome]:
-        _, _, n, _ = await self._calls.change("release", partition, *requests.releases(items), slot)
+        _, _, n, _ = await self._calls.change(
+            "release", partition, *requests.releases(items, self._history_bytes), slot
+        )
         return [Outcome(codec.CODES[n[i]], n[i + 1], codec.REASONS[n[i + 2]]) for i in range(0, len(n), 3)]
 
     async def extend(self, partition: Partition, items: Sequence[Extend]) -> list[Outcome]:
@@ -355,7 +356,7 @@ class ValkeyStore:
         return await self._joined("edit", partition, 0, self._edit).call(items)
 
     async def _edit(self, partition: Partition, items: list[Edit], variant: int, slot: str) -> list[Outcome]:
-        n, _ = await self._openings.change("edit", partition, *requests.edits(items), slot)
+        n, _ = await self._openings.change("edit", partition, *requests.edits(items, self._history_bytes), slot)
         return [Outcome(codec.CODES[n[i]], n[i + 1], version=n[i + 2]) for i in range(0, len(n), 3)]
 
     async def read(self, partition: Partition, ids: Sequence[str], body: bool = True) -> list[Job | None]:
@@ -366,6 +367,9 @@ class ValkeyStore:
                 for id, topic in zip(ids, topics, strict=True)
             ]
         return await reads.jobs_of(self._calls, partition, ids, body)
+
+    async def history(self, partition: Partition, id: str) -> History | None:
+        return await histories.history_of_job(self._calls, partition, id)
 
     async def list(self, partition: Partition, query: Query) -> Page:
         if query.state in (None, State.DEAD) and query.merge_key is None and not query.cursor:
@@ -423,7 +427,8 @@ class ValkeyStore:
         results: list[tuple[str, Outcome]] = []
         parts = [ids[i : i + 500] for i in range(0, len(ids), 500)] if ids is not None else [[]]
         for part in parts:
-            encoded = requests.dead(what, part, 0 if ids is not None else min(limit, 500), delay, most)
+            oldest = 0 if ids is not None else min(limit, 500)
+            encoded = requests.dead(what, part, oldest, delay, most, self._history_bytes)
             async with self._alone("dead", partition):
                 done = requests.dead_outcomes(*await self._openings.change("dead", partition, *encoded))
             if (heard := self.hook.outcomes) is not None:

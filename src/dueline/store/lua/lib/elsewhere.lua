@@ -4,6 +4,9 @@
 local function leave_other(job)
   local om, os, ol, oa, od, ok = KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[16]
   if job.phase then
+    if job.past then
+      redis.call('HINCRBY', om, 'hb', -history_bytes(job))
+    end
     redis.call('ZREM', os, member(job.seq, job.id))
     redis.call('ZREM', ol, member(job.seq, job.id))
     redis.call('ZREM', oa, 'x' .. job.id, 'e' .. job.id, 't' .. job.id)

@@ -71,6 +71,11 @@ local function leave(job)
   end
 end
 
+local function drop_run(job)
+  collect('dr', job.id)
+  count('hb', -history_bytes(job))
+end
+
 -- Deletes an ended or gone job: record, run, index entries, tags.
 local function forget(job)
   if job.written then
@@ -90,7 +95,7 @@ local function forget(job)
   if job.flags % 4 == 3 then
     end_group(job)
   end
-  collect('dr', job.id)
+  drop_run(job)
   if job.raw then
     collect('dj', job.id)
   end
@@ -107,7 +112,7 @@ local function bury(job, reason, at)
     if job.flags % 4 == 3 then
       end_group(job)
     end
-    collect('dr', job.id)
+    drop_run(job)
     collect('dj', job.id)
     return
   end
@@ -133,7 +138,7 @@ local function close(job, phase, bare)
   end)
   if retain == 0 then
     if not job.fresh then
-      collect('dr', job.id)
+      drop_run(job)
     end
     collect('dj', job.id)
     return

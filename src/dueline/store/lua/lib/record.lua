@@ -3,11 +3,13 @@
 --
 -- j[id]  flags policy seq:5 created:6 crc:4 fingerprint:8 | [policy bytes] [topic] [ttl:6] [edited:6] [headers] [tags] body
 --        flags: 0-1 body kind, 4 ttl, 8 headers, 16 tags, 32 edited, 64 policy inline, 128 topic (namespaces with `namespace_ids`)
--- r[id]  phase reason deliveries:4 uncounted:4 given:1 time:6 due:6 exp:6 changed:6 token:12 | [progress] [record head:25, with its policy bytes if inline, its topic with namespace_ids] error
+-- r[id]  phase reason deliveries:4 uncounted:4 given:1 time:6 due:6 exp:6 changed:6 token:12 | [history] [progress] [record head:25, with its policy bytes if inline, its topic with namespace_ids] error
+--        reason + 64: a history follows: count of entries:1, size:2, entries (lib/history)
 --        reason + 128: a sized progress follows (Release.progress)
 --        phase: L leased, W waits, D done, C cancelled, X dead; lower case d, c: tombstone, no record in j, its head is here
 -- time   L deadline; W next delivery; ended: end of the retention
 local RUN, NO_TOKEN = '>BBI4I4BI6I6I6I6', string.rep('\0', 12)
+local PAST_COST = 32 -- of a history, besides its entries: its head, and what the allocator adds
 local policies = {}
 
 -- lease, max (0 = none), retain, dead_retain, flags (1 = keep the body), jitter, waits (none = at once)
@@ -74,10 +76,15 @@ local function read_run(job, raw)
   phase = string.char(phase)
   job.phase = phase
   job.token = string.sub(raw, 36, 47)
-  local at = 48
-  if job.reason >= 128 then
-    job.reason = job.reason - 128
-    job.progress, at = struct.unpack('>I2c0', raw, at)
+  local at, reason = 48, job.reason
+  if reason > 63 then
+    job.reason = reason % 64
+    if reason % 128 > 63 then
+      job.entries, job.past, at = struct.unpack('>BI2c0', raw, at)
+    end
+    if reason > 127 then
+      job.progress, at = struct.unpack('>I2c0', raw, at)
+    end
   end
   if phase == 'd' or phase == 'c' then
     job.head = string.sub(raw, at, at + 24)
@@ -100,12 +107,20 @@ local function read_run(job, raw)
 end
 
 local function run_text(job, phase, head)
-  local reason, progress = job.reason, ''
+  local reason, past, progress = job.reason, '', ''
+  if job.past then
+    reason, past = reason + 64, struct.pack('>BI2', job.entries, #job.past) .. job.past
+  end
   if job.progress then
     reason, progress = reason + 128, struct.pack('>I2', #job.progress) .. job.progress
   end
   return struct.pack(RUN, string.byte(phase), reason, job.deliveries, job.uncounted, job.given, job.time, job.due, job.exp, job.changed)
-    .. job.token .. progress .. (head or '') .. job.error
+    .. job.token .. past .. progress .. (head or '') .. job.error
+end
+
+-- What the history of a job counts in its partition's budget.
+local function history_bytes(job)
+  return job.past and PAST_COST + #job.past or 0
 end
 
 local function each_tag(job, f)

@@ -1,7 +1,8 @@
--- refs: ids and tokens of a batch. `width` numbers per job: id size, token size, then the operation's own.
+-- refs: ids and tokens of a batch. `width` numbers per job: id size, token size, then the operation's own. Numbers for the
+-- whole call may follow, fewer than `width`.
 local function refs(width)
   local N, ids, tokens, at = cmsgpack.unpack(ARGV[5]), {}, {}, 1
-  for i = 1, #N / width do
+  for i = 1, math.floor(#N / width) do
     local o = (i - 1) * width
     ids[i] = string.sub(blob, at, at + N[o + 1] - 1)
     at = at + N[o + 1]
