@@ -15,7 +15,7 @@ import msgspec
 from ..api import answers as a
 from ..api import history_answers, live_answers, overview_answers, schedule_answers
 from ..api import requests as r
-from ..api.operations import OPERATIONS, Many, Operation, Shape
+from ..api.operations import ACKED, OPERATIONS, Many, Operation, Shape
 from ..api.statuses import STATUS
 from ..bounds import MAX_ITEMS
 from ..rights import Right
@@ -98,6 +98,8 @@ def _schemas() -> dict[str, Any]:
             _as_written(kind, schemas[kind.__name__])
     schemas["Topic"]["properties"]["policy"] = _schema(a.Policy)
     schemas["Push"]["properties"]["breaker"] = {"anyOf": [_schema(a.Breaker), {"type": "null"}]}
+    schemas["LeasedJobs"]["properties"]["acked"]["items"] = _schema(Many((ACKED,)))["properties"]["results"]["items"]
+    schemas["LeasedJobs"]["required"] = ["jobs"]  # `acked` only if the pull had acks
     for shape in shapes:
         schemas[shape.name] = _part(schemas[shape.kind.__name__], shape)
     for shape in shapes:
