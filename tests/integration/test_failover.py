@@ -16,7 +16,6 @@ from dueline.integrations.mounted import MountedServer
 from dueline.store.valkey.acceptance import accept, find_missing
 from dueline.store.valkey.reader import StoreReader
 from dueline.store.valkey.store import ValkeyStore
-from dueline.store.valkey.tls import StoreTls
 from dueline.store.valkey.witness import Replication
 from tests.kit.fixtures import private_sentinels, replicated_cluster
 from tests.kit.store import Recorder, item
@@ -206,7 +205,8 @@ async def test_no_replicated_answer_is_lost_with_its_primary(private_sentinels: 
         reader = StoreReader(private_sentinels.url)
         missing = await find_missing(reader, "dueline")
         assert [one for one in missing.partitions if one.partition == partition and one.had == 105 > one.number]
-        await accept(reader, private_sentinels.url, "dueline", missing, StoreTls())
+        assert not missing.is_directory_lost
+        await accept(reader, "dueline", missing, store.directory.register)
         await reader.stop()
         await send_until_accepted(store, partition, "after")
     primary.start()

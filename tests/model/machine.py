@@ -298,6 +298,28 @@ class Life(Programme):
     def figures(self) -> None:
         self.twins.check_figures()
 
+    @rule(id=ids, delay_ms=delays)
+    def edit_a_retry(self, id: str, delay_ms: int) -> None:
+        """Chance alone rarely edits a job between its release and its next delivery."""
+        self.fail_once(id)
+        self.twins.edit([Edit(id, delay_ms=delay_ms)])
+        self.twins.check_figures()
+
+    @rule(first=names, second=names)
+    def deliver_a_retry_beside_a_new_job(self, first: str | None, second: str | None) -> None:
+        """Chance alone rarely brings two attempts, or two consumers, into one call."""
+        self.fail_once(IDS[0])
+        self.twins.send([item(id, on_live=OnConflict.REPLACE) for id in IDS[1:]])
+        self.twins.pull(Pull((Credit(2, 60, first), Credit(len(IDS), 60, second)), 15))
+        self.twins.histories()
+
+    def fail_once(self, id: str) -> None:
+        self.twins.control(pause_until_ms=0, max_in_flight=0)
+        self.twins.send([item(id, on_live=OnConflict.REPLACE)])
+        self.twins.pull(Pull((Credit(len(IDS), 60),), 15))
+        for lease in [lease for lease in self.twins.leases if lease.id == id][-1:]:
+            self.twins.release(id, lease, delay_ms=0)
+
     @rule(topic_too=st.booleans())
     def retire(self, topic_too: bool) -> None:
         self.twins.retire(topic_too)

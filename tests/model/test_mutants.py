@@ -18,5 +18,5 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_broken_rule_is_found(private_valkey: PrivateValkey, mutant: Mutant) -> None:
     with machine(mutant.machine, private_valkey.url, mutant) as started, pytest.raises(AssertionError):  # noqa: PT012
-        run_state_machine_as_test(started, settings=machine_settings(300, shrink=False))
+        run_state_machine_as_test(started, settings=machine_settings(1000, shrink=False))
         pytest.fail(f"the model did not notice: {mutant.name}")
