@@ -155,7 +155,8 @@ class MergeMachine(Ground):
         said = {"merge": Merge(key, item_id="z"), "policy": policy}
         self.merge(said)
         self.twins.pull(Pull((Credit(4, 60),), 15))
-        self.twins.ack([(lease.id, lease) for lease in self.twins.leases[-1:]])
+        for lease in self.twins.leases[-1:]:
+            self.twins.ack([(lease.id, lease)])
         self.bench.clock.advance(later_ms)
         self.merge({**said, "delay_ms": 20})
         if tidied:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 
 import pytest
@@ -10,9 +11,15 @@ import trustme
 from dueline.push.egress import Egress
 from dueline.push.outgoing import Call, CallFailed, Response
 
-from .egress_kit import Table, calling, saying, serving
+from .egress_kit import Table, Talk, calling, saying, serving
 
-ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+ANSWERS = saying(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+
+
+async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """A server of another protocol, which speaks first."""
+    writer.write(b"220 mail.example\r\n")
+    await writer.drain()
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +34,7 @@ def trusting(authority: trustme.CA) -> ssl.SSLContext:
 
 
 async def asked(
-    certificate: trustme.LeafCert | None, tls: ssl.SSLContext | None, said: bytes = ANSWER
+    certificate: trustme.LeafCert | None, tls: ssl.SSLContext | None, talk: Talk = ANSWERS
 ) -> Response | CallFailed:
     """What a call of https://shop.example comes to, at a server with this certificate (none: a plain one)."""
     options: dict[str, object] = {}
@@ -37,7 +44,7 @@ async def asked(
         options["ssl"] = context
     names = Table({"shop.example": ["127.0.0.1"]})
     async with (
-        serving(saying(said), **options) as port,
+        serving(talk, **options) as port,
         calling(Egress(["127.0.0.0/8"]), names, tls=tls, follow_redirects=3) as outgoing,
     ):
         try:
@@ -68,12 +75,12 @@ async def test_a_certificate_for_another_name_is_not(authority: trustme.CA) -> N
 
 
 async def test_a_port_that_speaks_no_tls_has_the_error_of_a_closed_one(authority: trustme.CA) -> None:
-    result = await asked(None, trusting(authority))
+    result = await asked(None, trusting(authority), greet)
     assert failure(result) == ("connect", "cannot connect to shop.example")
 
 
 async def test_what_was_sent_under_tls_is_not_repeated_in_the_open(authority: trustme.CA) -> None:
     away = b"HTTP/1.1 307 X\r\nLocation: http://shop.example/\r\nContent-Length: 0\r\n\r\n"
-    result = await asked(authority.issue_cert("shop.example"), trusting(authority), away)
+    result = await asked(authority.issue_cert("shop.example"), trusting(authority), saying(away))
     assert isinstance(result, Response)
     assert (result.status, result.headers["location"]) == (307, "http://shop.example/")
