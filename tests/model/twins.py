@@ -196,6 +196,8 @@ class Twins:
         """Close the partition, or open it again; with `namespace_ids` for all topics."""
         whole = replace(self.partition, topic="") if self.partition.namespace_ids else self.partition
         self.both(lambda store: store.control(whole, Control(policy_version=self.policy_version, closed=closed)))
+        if whole is not self.partition:
+            self.control(policy_version=self.policy_version)  # else every later send is one of an unknown policy
 
     def clean(self) -> None:
         """On the real store only: clean-up writes down what is true, so the model needs none."""
