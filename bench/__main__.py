@@ -6,30 +6,48 @@ Exit status: 0 whatever the results are, 1 if a row did not work or a job was ea
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 import traceback
 from collections.abc import Sequence
 
+import msgspec
+
 from . import machine, report
 from .broken import Broken
 from .report import RowResult
-from .rows import ROWS, Row
-from .servers import folder
-from .sizes import FULL, SHORT, Sizes
+from .rows import COMPARING, ROWS, Row
+from .servers import folder, of_product
+from .sizes import FULL, SHORT, TINY, Sizes
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure the targets; see docs/benchmarks.md.")
     parser.add_argument("--full", action="store_true", help="the sizes of the targets instead of the short form")
+    parser.add_argument("--tiny", action="store_true", help="the smallest sizes, to see whether the rows work")
     parser.add_argument("--only", default="", metavar="ROW,...", help=f"some of: {', '.join(ROWS)}")
+    parser.add_argument(
+        "--product",
+        action="append",
+        default=[],
+        metavar="CHECKOUT",
+        help=f"run the server of another checkout; given twice, compare them in turns ({', '.join(sorted(COMPARING))})",
+    )
     asked = parser.parse_args()
     names: list[str] = [name for name in str(asked.only).split(",") if name] or list(ROWS)
     unknown = [name for name in names if name not in ROWS]
     if unknown:
         parser.error(f"no such row: {', '.join(unknown)}; there are {', '.join(ROWS)}")
-    sizes = FULL if asked.full else SHORT
+    sizes = FULL if asked.full else TINY if asked.tiny else SHORT
+    products: list[str] = asked.product
+    if len(products) > 1 and set(names) - COMPARING:
+        parser.error(f"only {', '.join(sorted(COMPARING))} can compare products")
+    if products:
+        os.environ.update(of_product(products[0]))
+        sizes = msgspec.structs.replace(sizes, products=tuple(products))
     facts = machine.facts(machine.share_two_cores())
+    facts["products"] = {product: machine.commit(product) for product in products}
     with folder() as place:
         facts["fsync_ms"] = machine.fsync_ms(place)
     print(

@@ -22,6 +22,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 sys.path.append(os.path.join(os.path.dirname(__file__), "..", "src"))
+from protocols import PROTOCOLS, Native  # beside this file, which is started as a program
+
 from dueline.load_generator import (
     LEASE_MS,
     Answer,
@@ -47,11 +49,11 @@ PATIENCE_S = 30.0
 # --- bytes ----------------------------------------------------------------------------------------------------------
 
 
-def head(orders: Orders, path: str) -> bytes:
+def head(orders: Orders, path: str, content_type: str = "application/json") -> bytes:
     """The head of a POST, with a placeholder for the length."""
     host = f"127.0.0.1:{orders['port']}"
     more = [orders["header"]] if orders["header"] else []
-    lines = (f"POST {path} HTTP/1.1", f"Host: {host}", "Content-Type: application/json", *more, "Content-Length: ")
+    lines = (f"POST {path} HTTP/1.1", f"Host: {host}", f"Content-Type: {content_type}", *more, "Content-Length: ")
     return "\r\n".join(lines).encode()
 
 
@@ -60,11 +62,11 @@ def fixed(head: bytes, body: bytes) -> bytes:
 
 
 class Http:
-    """Requests and answers of the native API as bytes."""
+    """Requests and answers of a protocol as bytes."""
 
     def __init__(self, orders: Orders) -> None:
-        paths = {"send": "jobs", "pull": "pull", "ack": "ack"}
-        self._heads = {name: head(orders, f"/v1/topics/{orders['topic']}/{path}") for name, path in paths.items()}
+        protocol = PROTOCOLS[orders["protocol"]](orders)
+        self._heads = {name: head(orders, path, protocol.content_type) for name, path in protocol.paths.items()}
 
     def request(self, operation: str, body: bytes) -> bytes:
         return self._heads[operation] + b"%d\r\n\r\n" % len(body) + body
@@ -90,6 +92,20 @@ class OtherTopics(Http):
         return fixed(head(self._orders, f"/v1/topics/{topic}/jobs"), body)
 
 
+class Paced(Http):
+    """Sends at a steady rate. Only for one connection, because all would wait."""
+
+    def __init__(self, orders: Orders) -> None:
+        super().__init__(orders)
+        self._gap_s, self._next_s = 1 / orders["per_s"], time.perf_counter()
+
+    def request(self, operation: str, body: bytes) -> bytes:
+        if operation == "send":
+            self._next_s += self._gap_s
+            time.sleep(max(0.0, self._next_s - time.perf_counter()))
+        return super().request(operation, body)
+
+
 class Resp:
     """The base: what `redis-benchmark -t set` sends, whatever the request is."""
 
@@ -101,6 +117,9 @@ class Resp:
 
     def answer(self, data: bytes) -> Answer | None:
         return (200 if data == b"+OK\r\n" else 500, data) if data.endswith(b"\r\n") else None
+
+
+WIRES: dict[str, type[Http | Resp]] = {"set": Resp, "topics": OtherTopics}
 
 
 # --- conversations --------------------------------------------------------------------------------------------------
@@ -171,6 +190,51 @@ def sets(tally: Tally) -> Conversation:
             tally.refuse(1, status, text)
 
 
+def single_sends(protocol: Native, tally: Tally, next_id: Callable[[], int]) -> Conversation:
+    while tally.take(1):
+        status, text = yield "send", protocol.send(next_id())
+        if protocol.is_sent(status, text):
+            tally.done += 1
+        else:
+            tally.refuse(1, status, text)
+
+
+def single_pulls(protocol: Native, tally: Tally, acks: list[str]) -> Conversation:
+    """Pull jobs that are due already, and note the ack of each."""
+    while tally.take(1):
+        status, text = yield "pull", protocol.pull
+        ack = protocol.ack(text)
+        if status == 200 and ack:
+            acks.append(ack.decode())
+            tally.done += 1
+        else:
+            tally.refuse(1, status, text)
+
+
+def single_acks(protocol: Native, tally: Tally, acks: list[str]) -> Conversation:
+    """The acks that pulls have noted."""
+    while acks and tally.take(1):
+        status, text = yield "ack", acks.pop().encode()
+        if protocol.is_acked(status, text):
+            tally.done += 1
+        else:
+            tally.refuse(1, status, text)
+
+
+def single_calls(orders: Orders, tally: Tally, notes: Notes) -> Callable[[], Conversation]:
+    """Conversations of one kind of call. Pulls leave their acks in a file for the acks that follow."""
+    protocol = PROTOCOLS[orders["protocol"]](orders)
+    if orders["work"] == "send":
+        next_id = new_ids()
+        return lambda: single_sends(protocol, tally, next_id)
+    if orders["work"] == "pull":
+        acks: list[str] = notes.setdefault("acks", [])
+        return lambda: single_pulls(protocol, tally, acks)
+    with open(orders["acks"], encoding="utf-8") as file:
+        pulled: list[str] = json.load(file)
+    return lambda: single_acks(protocol, tally, pulled)
+
+
 def conversations(orders: Orders, tally: Tally, notes: Notes) -> Callable[[], Conversation]:
     """Makes the conversation of one more connection."""
     work, body_bytes = orders["work"], orders["body_bytes"]
@@ -182,6 +246,8 @@ def conversations(orders: Orders, tally: Tally, notes: Notes) -> Callable[[], Co
     if work == "life":
         due_now = same_jobs(body_bytes, lambda: 0)
         return lambda: lives(due_now, tally, 0, PATIENCE_S)
+    if work in ("pull", "ack") or (work == "send" and orders["protocol"] != "native"):
+        return single_calls(orders, tally, notes)
     if work == "consume":
         return lambda: late_jobs(orders, tally, notes)
     is_one_shape = orders["id"] == "hex" and body_bytes
@@ -226,9 +292,9 @@ def push(connection: Connection, request: bytes) -> None:
 
 def run(orders: Orders) -> dict[str, Any]:
     """Run all connections at once, for a time or until the quota is done. The first `warm_s` are not counted."""
-    tally, notes = Tally(orders["count"]), Notes()
+    cpu_s, tally, notes = time.process_time(), Tally(orders["count"]), Notes()
     begin = conversations(orders, tally, notes)
-    wire = {"set": Resp, "topics": OtherTopics}.get(orders["work"], Http)(orders)
+    wire = WIRES.get(orders["work"], Paced if orders["per_s"] else Http)(orders)
     poller, open_connections = select.epoll(), dict[int, Connection]()
     socks = [connect(orders) for _ in range(orders["connections"])]
     begun_s = time.perf_counter()
@@ -248,8 +314,11 @@ def run(orders: Orders) -> dict[str, Any]:
             done_before, from_s, cold = tally.done, now_s, False
         if orders["seconds"] and not cold and now_s - from_s >= orders["seconds"]:
             break
-    seconds = time.perf_counter() - from_s
-    result = {"done": tally.done - done_before, "seconds": seconds, "in_all": tally.done, "cpu_s": time.process_time()}
+    seconds, spent_s = time.perf_counter() - from_s, time.process_time() - cpu_s
+    if acks := notes.pop("acks", None):
+        with open(orders["acks"], "w", encoding="utf-8") as file:
+            json.dump(acks, file)
+    result = {"done": tally.done - done_before, "seconds": seconds, "in_all": tally.done, "cpu_s": spent_s}
     return {**result, "errors": tally.errors, "first_error": tally.first_error, "notes": notes}
 
 

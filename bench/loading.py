@@ -18,6 +18,7 @@ class Orders(msgspec.Struct, frozen=True):
     """What the generator does: for `seconds`, or until `count` is done. load.py explains the keys."""
 
     work: str
+    protocol: str = "native"  # of the works "send", "pull" and "ack"; see protocols.py
     port: int = 0
     socket: str = ""  # of the store, for the work "set"
     topic: str = "bench"
@@ -31,6 +32,8 @@ class Orders(msgspec.Struct, frozen=True):
     id: str = "hex"
     delay_ms: tuple[int, int] = (3_600_000, 3_600_000)
     jobs_per_call: int = 100
+    acks: str = ""  # a file: the work "pull" leaves there what the work "ack" asks
+    per_s: float = 0.0  # a steady rate of lives, for one connection
 
     def lasting(self, seconds: float) -> Orders:
         """The same orders for this long."""

@@ -120,7 +120,7 @@ def table(results: Sequence[RowResult]) -> Table:
             ratio = "-" if line.ratio is None else f"{line.ratio:.2f} x"
             target = "" if line.target is None else str(line.target) + ("" if line.base is None else " x")
             measured = f"{shown(line.measured)} {line.unit}".strip()
-            made.add_row(line.what, measured, shown(line.base), ratio, target, met, line.note)
+            made.add_row(escape(line.what), measured, shown(line.base), ratio, target, met, escape(line.note))
         if result.wrong:
             made.add_row(result.row, "", "", "", "", "[red]broke[/]", escape(result.wrong.strip().splitlines()[-1]))
     return made

@@ -207,6 +207,13 @@ class Server:
                 os.kill(pid, signal.SIGKILL)
         process.wait()
 
+    def open_store_port(self) -> int:
+        """Let the embedded store listen on a loopback TCP port, too."""
+        port, store = free_port(), self.store()
+        store.ask("CONFIG", "SET", "bind", "127.0.0.1")
+        store.ask("CONFIG", "SET", "port", str(port))
+        return port
+
     def store(self) -> StoreConnection:
         connection = StoreConnection(self.socket_path)
         self._store_connections.append(connection)
@@ -226,19 +233,19 @@ def folder() -> Generator[Path]:
         yield Path(name)
 
 
+def of_product(checkout: str) -> dict[str, str]:
+    """The environment in which `dueline` is the code of this checkout, with our Python and packages."""
+    return {"PYTHONPATH": str(Path(checkout).resolve() / "src")} if checkout else {}
+
+
 @contextlib.contextmanager
 def server(
-    data: Path | None = None, *, store: str | None = None, environment: Mapping[str, str] = {}
+    data: Path | None = None, *, store: str | None = None, environment: Mapping[str, str] = {}, product: str = ""
 ) -> Generator[Server]:
-    """A running `dueline serve`."""
+    """A running `dueline serve`. `product`: a checkout whose code is run instead of ours."""
+    environment = {**environment, **of_product(product)}
     with contextlib.ExitStack() as stack:
         one = Server(data or stack.enter_context(folder()) / "data", store=store, environment=environment)
         stack.callback(one.stop)
         one.start()
         yield one
-
-
-def cpu_s(pid: int) -> float:
-    """CPU seconds that a process has used, to the nanosecond, because clock ticks are too coarse for an idle one."""
-    tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
-    return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9

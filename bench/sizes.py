@@ -1,4 +1,5 @@
-"""The sizes of the short and the full form. The ratios are the same; the full form has the sizes of the targets."""
+"""The sizes of the short, the full and the smallest form. The ratios of the short and the full form are the
+same; the full form has the sizes of the targets."""
 
 from __future__ import annotations
 
@@ -6,11 +7,14 @@ import msgspec
 
 
 class Sizes(msgspec.Struct, frozen=True):
-    """The short form; FULL is the other."""
+    """The short form; FULL is the other. `products`: checkouts that a row compares, instead of this one."""
 
     full: bool = False
+    products: tuple[str, ...] = ()
     rounds: int = 3  # base and measured in turns
     round_s: float = 2.5
+    cpu_rounds: int = 5
+    cpu_calls: int = 20_000
     due_jobs_per_s: int = 2_000
     lateness_s: float = 10.0
     memory_jobs: int = 100_000
@@ -35,6 +39,7 @@ FULL = Sizes(
     full=True,
     rounds=5,
     round_s=6.0,
+    cpu_calls=50_000,
     lateness_s=30.0,
     memory_jobs=1_000_000,
     history_jobs=1_000_000,
@@ -49,3 +54,26 @@ FULL = Sizes(
     crowd_s=20.0,
     dashboard_jobs=1_000_000,
 )
+TINY = Sizes(
+    rounds=1,
+    round_s=0.2,
+    cpu_rounds=1,
+    cpu_calls=400,
+    lateness_s=1.0,
+    memory_jobs=2_000,
+    history_jobs=1_000,
+    deep_jobs=4_000,
+    shallow_jobs=1_000,
+    depth_rounds=1,
+    idle_topics=200,
+    resting_schedules=200,
+    quiet_s=1.0,
+    restart_jobs=8_000,
+    wakeups=6,
+    push_jobs=200,
+    push_due_per_s=100,
+    crowd_s=1.0,
+    dashboard_jobs=2_000,
+    dashboard_topics=50,
+)
+"""Whether the rows work at all; its figures mean nothing."""

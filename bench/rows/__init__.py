@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from ..report import Line
 from ..sizes import Sizes
+from .cpu import cpu
 from .crowd import crowd
 from .dashboard import dashboard
 from .depth import depth
@@ -28,6 +29,7 @@ from .wakeup import wakeup
 Row = Callable[[Sizes], Sequence[Line]]
 
 ROWS: dict[str, Row] = {
+    "cpu": cpu,
     "throughput": throughput,
     "lateness": lateness,
     "schedules": schedules,
@@ -47,3 +49,5 @@ ROWS: dict[str, Row] = {
     "dashboard": dashboard,
     "seeing": seeing,
 }
+COMPARING = {"cpu"}
+"""Rows that can measure several products in turns."""

@@ -31,8 +31,9 @@ from dueline.testing.process import DUELINE
 
 from ..loading import Orders, run
 from ..report import Line, at_most, middle
-from ..servers import Server, cpu_s, folder, server
+from ..servers import Server, folder, server
 from ..sizes import Sizes
+from ..usage import cpu_s
 
 ROUNDS = 40
 ROUND_S = 0.5
