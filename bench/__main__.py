@@ -18,7 +18,7 @@ from . import machine, report
 from .broken import Broken
 from .report import RowResult
 from .rows import COMPARING, ROWS, Row
-from .servers import folder, of_product
+from .servers import PRODUCT, folder
 from .sizes import FULL, SHORT, TINY, Sizes
 
 
@@ -44,7 +44,7 @@ def main() -> int:
     if len(products) > 1 and set(names) - COMPARING:
         parser.error(f"only {', '.join(sorted(COMPARING))} can compare products")
     if products:
-        os.environ.update(of_product(products[0]))
+        os.environ[PRODUCT] = products[0]
         sizes = msgspec.structs.replace(sizes, products=tuple(products))
     facts = machine.facts(machine.share_two_cores())
     facts["products"] = {product: machine.commit(product) for product in products}

@@ -18,6 +18,7 @@ import select
 import socket
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -29,6 +30,7 @@ from dueline.load_generator import (
     Answer,
     Conversation,
     NewJobs,
+    Request,
     Tally,
     chained,
     consumes,
@@ -44,6 +46,7 @@ Notes = dict[str, Any]
 
 READ_BYTES = 64 * 1024
 PATIENCE_S = 30.0
+WAIT_S = 120
 
 
 # --- bytes ----------------------------------------------------------------------------------------------------------
@@ -81,29 +84,16 @@ class Http:
 
 
 class OtherTopics(Http):
-    """One request each to one topic after another."""
+    """One request each to one topic after another: always a new one, or some in turns."""
 
     def __init__(self, orders: Orders) -> None:
         super().__init__(orders)
         self._orders, self._next_id = orders, new_ids()
 
     def request(self, operation: str, body: bytes) -> bytes:
-        topic = f"{self._orders['topic']}-{self._next_id() & 0xFFFFFFFF}"
+        number = self._next_id() % (self._orders["topics"] or 1 << 32)
+        topic = f"{self._orders['topic']}-{number}"
         return fixed(head(self._orders, f"/v1/topics/{topic}/jobs"), body)
-
-
-class Paced(Http):
-    """Sends at a steady rate. Only for one connection, because all would wait."""
-
-    def __init__(self, orders: Orders) -> None:
-        super().__init__(orders)
-        self._gap_s, self._next_s = 1 / orders["per_s"], time.perf_counter()
-
-    def request(self, operation: str, body: bytes) -> bytes:
-        if operation == "send":
-            self._next_s += self._gap_s
-            time.sleep(max(0.0, self._next_s - time.perf_counter()))
-        return super().request(operation, body)
 
 
 class Resp:
@@ -180,6 +170,19 @@ def late_jobs(orders: Orders, tally: Tally, notes: Notes) -> Conversation:
     return consumes(tally, orders["jobs_per_call"], lambda: bool(tally.quota), arrived)
 
 
+def waits(protocol: Native, tally: Tally) -> Conversation:
+    """Wait for a job, ack it, and wait again."""
+    pull = b'{"max":1,"wait_ms":%d}' % (WAIT_S * 1000)
+    while True:
+        status, text = yield "pull", pull
+        leased = protocol.ack(text)
+        if leased:
+            tally.done += 1
+            status, text = yield "ack", leased
+        if status != 200:
+            tally.refuse(0, status, text)
+
+
 def sets(tally: Tally) -> Conversation:
     """Its own loop, not `sends`, because it is the base of ratios and so must cost as little as possible."""
     while tally.take(1):
@@ -248,6 +251,9 @@ def conversations(orders: Orders, tally: Tally, notes: Notes) -> Callable[[], Co
         return lambda: lives(due_now, tally, 0, PATIENCE_S)
     if work in ("pull", "ack") or (work == "send" and orders["protocol"] != "native"):
         return single_calls(orders, tally, notes)
+    if work == "wait":
+        protocol = Native(orders)
+        return lambda: waits(protocol, tally)
     if work == "consume":
         return lambda: late_jobs(orders, tally, notes)
     is_one_shape = orders["id"] == "hex" and body_bytes
@@ -290,12 +296,38 @@ def push(connection: Connection, request: bytes) -> None:
         connection.sock.setblocking(False)
 
 
+class Pace:
+    """Sends at a steady rate, or at once (`per_s` 0). What comes before its time is held."""
+
+    def __init__(self, per_s: float, wire: Http | Resp) -> None:
+        self._gap_s = 1 / per_s if per_s else 0.0
+        self._next_s = time.perf_counter()
+        self._held: deque[tuple[Connection, bytes]] = deque()
+        self._bytes = wire.request
+
+    def start(self, connection: Connection, request: Request) -> None:
+        if self._gap_s and request[0] == "send":
+            self._held.append((connection, self._bytes(*request)))
+        else:
+            push(connection, self._bytes(*request))
+
+    def release(self) -> float:
+        """Send what is due. Returns the seconds until the next, or until patience ends."""
+        while self._held:
+            left_s = self._next_s - time.perf_counter()
+            if left_s > 0:
+                return left_s
+            self._next_s += self._gap_s
+            push(*self._held.popleft())
+        return PATIENCE_S
+
+
 def run(orders: Orders) -> dict[str, Any]:
     """Run all connections at once, for a time or until the quota is done. The first `warm_s` are not counted."""
     cpu_s, tally, notes = time.process_time(), Tally(orders["count"]), Notes()
     begin = conversations(orders, tally, notes)
-    wire = WIRES.get(orders["work"], Paced if orders["per_s"] else Http)(orders)
-    poller, open_connections = select.epoll(), dict[int, Connection]()
+    wire = WIRES.get(orders["work"], Http)(orders)
+    poller, open_connections, pace = select.epoll(), dict[int, Connection](), Pace(orders["per_s"], wire)
     socks = [connect(orders) for _ in range(orders["connections"])]
     begun_s = time.perf_counter()
     for sock in socks:
@@ -307,9 +339,9 @@ def run(orders: Orders) -> dict[str, Any]:
             continue
         open_connections[sock.fileno()] = connection
         poller.register(sock, select.EPOLLIN)
-        push(connection, wire.request(*request))
+        pace.start(connection, request)
     done_before, from_s, cold = 0, begun_s, orders["warm_s"] > 0
-    for now_s in turns(poller, open_connections, wire, tally):
+    for now_s in turns(poller, open_connections, pace, wire, tally):
         if cold and now_s - begun_s >= orders["warm_s"]:
             done_before, from_s, cold = tally.done, now_s, False
         if orders["seconds"] and not cold and now_s - from_s >= orders["seconds"]:
@@ -323,17 +355,17 @@ def run(orders: Orders) -> dict[str, Any]:
 
 
 def turns(
-    poller: select.epoll, open_connections: dict[int, Connection], wire: Http | Resp, tally: Tally
+    poller: select.epoll, open_connections: dict[int, Connection], pace: Pace, wire: Http | Resp, tally: Tally
 ) -> Iterator[float]:
     """Move bytes and yield the time after every turn of the loop. Ends when all conversations have ended."""
     heard_s = time.perf_counter()
     while open_connections:
-        events = poller.poll(PATIENCE_S)
+        events = poller.poll(pace.release())
         now_s = time.perf_counter()
         if not events and now_s - heard_s >= PATIENCE_S:
             tally.refuse(0, 0, b"no answer for %d s" % PATIENCE_S)
             return
-        heard_s = now_s
+        heard_s = now_s if events else heard_s
         for fd, _ in events:
             connection = open_connections[fd]
             data = connection.recv(READ_BYTES)
@@ -350,7 +382,7 @@ def turns(
                 continue
             connection.rest = b""
             try:
-                push(connection, wire.request(*connection.answered(answer)))
+                pace.start(connection, connection.answered(answer))
             except StopIteration:
                 del open_connections[fd]
                 poller.unregister(fd)

@@ -35,17 +35,17 @@ class Meter:
 
     def __init__(self, one: Server) -> None:
         store = one.store()
-        self._pids = {"server": one.pid, "store": int(store.info("server")["process_id"])}
+        self.pids = {"server": one.pid, "store": int(store.info("server")["process_id"])}
         self._store = store
 
     def run(self, orders: Orders) -> Usage:
         """Run a load, once no rewrite of the append-only file is running."""
         self._store.settle()
-        before = {name: (cpu_s(pid), wakeups(pid)) for name, pid in self._pids.items()}
+        before = {name: (cpu_s(pid), wakeups(pid)) for name, pid in self.pids.items()}
         done = run(orders)
         count = max(1, done.in_all)
-        cpu_us = {name: 1e6 * (cpu_s(pid) - before[name][0]) / count for name, pid in self._pids.items()}
-        woken = {name: (wakeups(pid) - before[name][1]) / count for name, pid in self._pids.items()}
+        cpu_us = {name: 1e6 * (cpu_s(pid) - before[name][0]) / count for name, pid in self.pids.items()}
+        woken = {name: (wakeups(pid) - before[name][1]) / count for name, pid in self.pids.items()}
         return Usage({**cpu_us, "load": 1e6 * done.cpu_s / count}, woken, done.per_s)
 
 

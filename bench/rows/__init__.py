@@ -6,11 +6,14 @@ from collections.abc import Callable, Sequence
 
 from ..report import Line
 from ..sizes import Sizes
+from .calm import calm
 from .cpu import cpu
 from .crowd import crowd
 from .dashboard import dashboard
 from .depth import depth
 from .dialects import dialects
+from .first_sends import first_sends
+from .growth import growth
 from .history import history
 from .idle import idle
 from .lateness import lateness
@@ -22,6 +25,7 @@ from .resting import resting
 from .scale import scale
 from .schedules import schedules
 from .seeing import seeing
+from .start import start
 from .throughput import throughput
 from .transport import transport
 from .wakeup import wakeup
@@ -31,12 +35,16 @@ Row = Callable[[Sizes], Sequence[Line]]
 ROWS: dict[str, Row] = {
     "cpu": cpu,
     "throughput": throughput,
+    "calm": calm,
+    "first_sends": first_sends,
+    "start": start,
     "lateness": lateness,
     "schedules": schedules,
     "resting": resting,
     "memory": memory,
     "history": history,
     "depth": depth,
+    "growth": growth,
     "idle": idle,
     "restart": restart,
     "transport": transport,

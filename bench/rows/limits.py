@@ -27,11 +27,10 @@ from dueline.server.quotas import Quotas
 from dueline.server.request_reader import Reader
 from dueline.server.router import Router
 from dueline.store.memory import MemoryStore
-from dueline.testing.process import DUELINE
 
 from ..loading import Orders, run
 from ..report import Line, at_most, middle
-from ..servers import Server, folder, server
+from ..servers import Server, dueline, folder, server
 from ..sizes import Sizes
 from ..usage import cpu_s
 
@@ -151,7 +150,7 @@ def _reader(quotas: Quotas) -> tuple[Reader, deque[Exchange]]:
 
 
 def _token(store_url: str) -> str:
-    command = (*DUELINE, "token", "create", "bench", "--right", "send", *TOKEN_LIMITS, "--url", store_url)
+    command = (*dueline(), "token", "create", "bench", "--right", "send", *TOKEN_LIMITS, "--url", store_url)
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
