@@ -14,12 +14,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from . import machine, report
+from . import committed, machine, report
 from .broken import Broken
 from .report import RowResult
 from .rows import COMPARING, ROWS, Row
 from .servers import PRODUCT, folder
-from .sizes import FULL, SHORT, TINY, Sizes
+from .sizes import FORMS, Sizes
 
 
 def main() -> int:
@@ -34,12 +34,14 @@ def main() -> int:
         metavar="CHECKOUT",
         help=f"run the server of another checkout; given twice, compare them in turns ({', '.join(sorted(COMPARING))})",
     )
+    parser.add_argument("--keep", action="store_true", help="keep the results of these rows as the committed ones")
     asked = parser.parse_args()
     names: list[str] = [name for name in str(asked.only).split(",") if name] or list(ROWS)
     unknown = [name for name in names if name not in ROWS]
     if unknown:
         parser.error(f"no such row: {', '.join(unknown)}; there are {', '.join(ROWS)}")
-    sizes = FULL if asked.full else TINY if asked.tiny else SHORT
+    form = "full" if asked.full else "tiny" if asked.tiny else "short"
+    sizes = FORMS[form]
     products: list[str] = asked.product
     if len(products) > 1 and set(names) - COMPARING:
         parser.error(f"only {', '.join(sorted(COMPARING))} can compare products")
@@ -60,7 +62,12 @@ def main() -> int:
     facts["stolen_share"] = stolen.share()
     report.print_table(results)
     print(f"the host of this machine kept {facts['stolen_share']:.1%} of its time for others")
-    print(f"written to {report.write(results, facts, sizes.full)}")
+    print(f"written to {report.write(results, facts, form)}")
+    if not products:
+        for warning in committed.warnings(results, form):
+            print(f"warning: {warning}")
+        if asked.keep:
+            print(f"kept in {committed.keep(results, facts, form)}")
     _explain(results, facts["set_loader"])
     return 1 if any(result.wrong for result in results) else 0
 

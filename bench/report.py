@@ -133,19 +133,19 @@ def print_table(results: Sequence[RowResult]) -> None:
     console.print(table(results))
 
 
-def write(results: Sequence[RowResult], facts: dict[str, Any], full: bool) -> Path:
+def rows(results: Sequence[RowResult]) -> list[dict[str, Any]]:
+    """The results as they are saved."""
+    found: list[dict[str, Any]] = []
+    for result in results:
+        lines = [{**msgspec.to_builtins(line), "ratio": line.ratio, "met": line.met} for line in result.lines]
+        found.append({"row": result.row, "seconds": result.seconds, "wrong": result.wrong, "lines": lines})
+    return found
+
+
+def write(results: Sequence[RowResult], facts: dict[str, Any], form: str) -> Path:
     """Save all results together with the facts about the machine."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}.json"
-    rows = [
-        {
-            "row": result.row,
-            "seconds": result.seconds,
-            "wrong": result.wrong,
-            "lines": [{**msgspec.to_builtins(line), "ratio": line.ratio, "met": line.met} for line in result.lines],
-        }
-        for result in results
-    ]
-    value = {"form": "full" if full else "short", "machine": facts, "rows": rows}
+    value = {"form": form, "machine": facts, "rows": rows(results)}
     path.write_bytes(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
     return path

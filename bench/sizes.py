@@ -9,7 +9,6 @@ import msgspec
 class Sizes(msgspec.Struct, frozen=True):
     """The short form; FULL is the other. `products`: checkouts that a row compares, instead of this one."""
 
-    full: bool = False
     products: tuple[str, ...] = ()
     rounds: int = 3  # base and measured in turns
     round_s: float = 2.5
@@ -46,7 +45,6 @@ class Sizes(msgspec.Struct, frozen=True):
 
 SHORT = Sizes()
 FULL = Sizes(
-    full=True,
     rounds=5,
     round_s=6.0,
     cpu_calls=50_000,
@@ -104,3 +102,5 @@ TINY = Sizes(
     dashboard_topics=50,
 )
 """Whether the rows work at all; its figures mean nothing."""
+
+FORMS = {"short": SHORT, "full": FULL, "tiny": TINY}
