@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from .loading import Orders, run
-from .servers import Server
+from .servers import Server, StoreConnection
 from .usage import Meter, Usage
 
 CONNECTIONS = 64
@@ -22,8 +22,15 @@ LATEST_DUE_S = 1.5  # a protocol with delays in seconds has none below 1
 class CallRounds:
     """The rounds of one server, by kind of call."""
 
-    def __init__(self, one: Server, place: Path, works: Sequence[str], protocol: str = "native") -> None:
-        self._meter = Meter(one)
+    def __init__(
+        self,
+        one: Server,
+        place: Path,
+        works: Sequence[str],
+        protocol: str = "native",
+        store: StoreConnection | None = None,
+    ) -> None:
+        self._meter = Meter(one, store)
         acks = str(place / f"acks-{one.port}-{protocol}")
         self._orders = Orders("send", protocol=protocol, port=one.port, connections=CONNECTIONS, acks=acks)
         self.used: dict[str, list[Usage]] = {work: [] for work in works}

@@ -12,7 +12,7 @@ import msgspec
 
 from .loading import Orders, run
 from .report import middle
-from .servers import Server
+from .servers import Server, StoreConnection
 
 PARTS = ("server", "store", "load")
 
@@ -31,10 +31,10 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 class Meter:
-    """Measures loads on one server with its own store."""
+    """Measures loads on one server and its store: the embedded one, or that of the connection."""
 
-    def __init__(self, one: Server) -> None:
-        store = one.store()
+    def __init__(self, one: Server, store: StoreConnection | None = None) -> None:
+        store = store or one.store()
         self.pids = {"server": one.pid, "store": int(store.info("server")["process_id"])}
         self._store = store
 

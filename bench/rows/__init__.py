@@ -26,6 +26,7 @@ from .scale import scale
 from .schedules import schedules
 from .seeing import seeing
 from .start import start
+from .stores import stores
 from .throughput import throughput
 from .transport import transport
 from .wakeup import wakeup
@@ -54,6 +55,7 @@ ROWS: dict[str, Row] = {
     "crowd": crowd,
     "limits": limits,
     "scale": scale,
+    "stores": stores,
     "dashboard": dashboard,
     "seeing": seeing,
 }
