@@ -109,7 +109,26 @@ class Resp:
         return (200 if data == b"+OK\r\n" else 500, data) if data.endswith(b"\r\n") else None
 
 
-WIRES: dict[str, type[Http | Resp]] = {"set": Resp, "topics": OtherTopics}
+class Lines:
+    """beanstalkd's lines: a request is complete as it is, and only a reserved job has more than a line."""
+
+    def __init__(self, orders: Orders) -> None:
+        pass
+
+    def request(self, operation: str, body: bytes) -> bytes:
+        return body
+
+    def answer(self, data: bytes) -> Answer | None:
+        end = data.find(b"\r\n") + 2
+        if end < 2:
+            return None
+        if data.startswith(b"RESERVED"):
+            end += int(data[: end - 2].rsplit(b" ", 1)[1]) + 2
+        return (200, data) if len(data) >= end else None
+
+
+Wire = Http | Resp | Lines
+WIRES: dict[str, type[Wire]] = {"set": Resp, "topics": OtherTopics, "beanstalkd": Lines}
 
 
 # --- conversations --------------------------------------------------------------------------------------------------
@@ -224,12 +243,28 @@ def single_acks(protocol: Native, tally: Tally, acks: list[str]) -> Conversation
             tally.refuse(1, status, text)
 
 
+def single_lives(protocol: Native, tally: Tally, next_id: Callable[[], int]) -> Conversation:
+    """A send, a pull and an ack. The pulled job may be another connection's."""
+    while tally.take(1):
+        status, text = yield "send", protocol.send(next_id())
+        if protocol.is_sent(status, text):
+            status, text = yield "pull", protocol.pull
+            ack = protocol.ack(text)
+            if ack:
+                status, text = yield "ack", ack
+                if protocol.is_acked(status, text):
+                    tally.done += 1
+                    continue
+        tally.refuse(1, status, text)
+
+
 def single_calls(orders: Orders, tally: Tally, notes: Notes) -> Callable[[], Conversation]:
     """Conversations of one kind of call. Pulls leave their acks in a file for the acks that follow."""
-    protocol = PROTOCOLS[orders["protocol"]](orders)
+    protocol, next_id = PROTOCOLS[orders["protocol"]](orders), new_ids()
     if orders["work"] == "send":
-        next_id = new_ids()
         return lambda: single_sends(protocol, tally, next_id)
+    if orders["work"] == "life":
+        return lambda: single_lives(protocol, tally, next_id)
     if orders["work"] == "pull":
         acks: list[str] = notes.setdefault("acks", [])
         return lambda: single_pulls(protocol, tally, acks)
@@ -243,14 +278,14 @@ def conversations(orders: Orders, tally: Tally, notes: Notes) -> Callable[[], Co
     work, body_bytes = orders["work"], orders["body_bytes"]
     if work == "set":
         return lambda: sets(tally)
+    if work in ("pull", "ack") or orders["protocol"] != "native":
+        return single_calls(orders, tally, notes)
     if work == "chained":
         due_now = same_jobs(orders["body_bytes"], lambda: 0)
         return lambda: chained(due_now, tally, 0, PATIENCE_S)
     if work == "life":
         due_now = same_jobs(body_bytes, lambda: 0)
         return lambda: lives(due_now, tally, 0, PATIENCE_S)
-    if work in ("pull", "ack") or (work == "send" and orders["protocol"] != "native"):
-        return single_calls(orders, tally, notes)
     if work == "wait":
         protocol = Native(orders)
         return lambda: waits(protocol, tally)
@@ -299,7 +334,7 @@ def push(connection: Connection, request: bytes) -> None:
 class Pace:
     """Sends at a steady rate, or at once (`per_s` 0). What comes before its time is held."""
 
-    def __init__(self, per_s: float, wire: Http | Resp) -> None:
+    def __init__(self, per_s: float, wire: Wire) -> None:
         self._gap_s = 1 / per_s if per_s else 0.0
         self._next_s = time.perf_counter()
         self._held: deque[tuple[Connection, bytes]] = deque()
@@ -326,7 +361,7 @@ def run(orders: Orders) -> dict[str, Any]:
     """Run all connections at once, for a time or until the quota is done. The first `warm_s` are not counted."""
     cpu_s, tally, notes = time.process_time(), Tally(orders["count"]), Notes()
     begin = conversations(orders, tally, notes)
-    wire = WIRES.get(orders["work"], Http)(orders)
+    wire = WIRES.get(orders["work"], WIRES.get(orders["protocol"], Http))(orders)
     poller, open_connections, pace = select.epoll(), dict[int, Connection](), Pace(orders["per_s"], wire)
     socks = [connect(orders) for _ in range(orders["connections"])]
     begun_s = time.perf_counter()
@@ -355,7 +390,7 @@ def run(orders: Orders) -> dict[str, Any]:
 
 
 def turns(
-    poller: select.epoll, open_connections: dict[int, Connection], pace: Pace, wire: Http | Resp, tally: Tally
+    poller: select.epoll, open_connections: dict[int, Connection], pace: Pace, wire: Wire, tally: Tally
 ) -> Iterator[float]:
     """Move bytes and yield the time after every turn of the loop. Ends when all conversations have ended."""
     heard_s = time.perf_counter()

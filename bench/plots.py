@@ -34,7 +34,7 @@ Line = dict[str, Any]
 
 
 def main() -> int:
-    rows = {**committed.load("short"), **committed.load("full")}
+    rows = {**committed.load("short"), **committed.load("full"), **committed.load("peers")}
     if not rows:
         print("there are no committed results: python -m bench --keep", file=sys.stderr)
         return 1

@@ -1,9 +1,10 @@
 """Single calls of each protocol as the load generator makes them: the requests of a send, a pull and an ack, and what
 their answers say. Standard library only, because load.py runs without site packages.
 
-    native     POST /v1/topics/TOPIC/jobs, pull, ack
-    camellia   sendMsg, pullMsg, ackMsg as forms
-    ouqiang    push, pop, finish
+    native      POST /v1/topics/TOPIC/jobs, pull, ack
+    camellia    sendMsg, pullMsg, ackMsg as forms
+    ouqiang     push, pop, finish
+    beanstalkd  put, reserve, delete; not HTTP, for the comparison in bench/peers
 """
 
 from __future__ import annotations
@@ -93,4 +94,33 @@ class Ouqiang(Native):
         return status == 200 and b'"code":0' in text
 
 
-PROTOCOLS: dict[str, type[Native]] = {"native": Native, "camellia": Camellia, "ouqiang": Ouqiang}
+class Beanstalkd(Native):
+    """Lines of text. What is asked is the whole request, and an answer counts as a status."""
+
+    content_type = ""
+
+    def __init__(self, orders: Orders) -> None:
+        self.paths = {}
+        self.pull = b"reserve-with-timeout 10\r\n"
+        size = orders["body_bytes"]
+        self._job = b"put 1024 %d 60 %d\r\n%b\r\n" % (orders["delay_ms"][0] // 1000, size, b"x" * size)
+
+    def send(self, number: int) -> bytes:
+        return self._job
+
+    def is_sent(self, status: int, text: bytes) -> bool:
+        return text.startswith(b"INSERTED")
+
+    def ack(self, text: bytes) -> bytes:
+        return b"delete %b\r\n" % text.split(b" ", 2)[1] if text.startswith(b"RESERVED") else b""
+
+    def is_acked(self, status: int, text: bytes) -> bool:
+        return text == b"DELETED\r\n"
+
+
+PROTOCOLS: dict[str, type[Native]] = {
+    "native": Native,
+    "camellia": Camellia,
+    "ouqiang": Ouqiang,
+    "beanstalkd": Beanstalkd,
+}

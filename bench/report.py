@@ -142,10 +142,10 @@ def rows(results: Sequence[RowResult]) -> list[dict[str, Any]]:
     return found
 
 
-def write(results: Sequence[RowResult], facts: dict[str, Any], form: str) -> Path:
+def write(results: Sequence[RowResult], facts: dict[str, Any], form: str, folder: Path = RESULTS) -> Path:
     """Save all results together with the facts about the machine."""
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}.json"
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}.json"
     value = {"form": form, "machine": facts, "rows": rows(results)}
     path.write_bytes(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
     return path
