@@ -14,10 +14,13 @@ from .broken import Broken
 GENERATOR = Path(__file__).with_name("load.py")
 
 
+WORKS = ("set", "send", "pull", "ack", "life", "chained", "bulk", "topics", "consume", "wait")
+
+
 class Orders(msgspec.Struct, frozen=True):
     """What the generator does: for `seconds`, or until `count` is done. load.py explains the keys."""
 
-    work: str
+    work: str  # one of WORKS
     protocol: str = "native"  # of the works "send", "pull" and "ack"; see protocols.py
     port: int = 0
     socket: str = ""  # of the store, for the work "set"

@@ -53,7 +53,7 @@ def growth(sizes: Sizes) -> list[Line]:
     curves: dict[str, list[Point]] = {}
     for measure in (_pending, _topics, _waiters, _body, _batch):
         curves.update(measure(sizes))
-    return [_line(what, points, JUDGES.get(what, logarithmic)) for what, points in curves.items()]
+    return [growth_line(what, points, JUDGES.get(what, logarithmic)) for what, points in curves.items()]
 
 
 def logarithmic(points: Sequence[Point]) -> float:
@@ -83,7 +83,7 @@ JUDGES: Mapping[str, Callable[[Sequence[Point]], float]] = {
 }
 
 
-def _line(what: str, points: Sequence[Point], judge: Callable[[Sequence[Point]], float]) -> Line:
+def growth_line(what: str, points: Sequence[Point], judge: Callable[[Sequence[Point]], float]) -> Line:
     shown = ", ".join(f"{point.n:,}: {point.server_us:.0f} + {point.store_us:.0f}" for point in points)
     details = {"points": [[point.n, point.server_us, point.store_us] for point in points]}
     note = f"us of server + store at {shown}"
