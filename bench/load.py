@@ -291,6 +291,8 @@ def conversations(orders: Orders, tally: Tally, notes: Notes) -> Callable[[], Co
         return lambda: waits(protocol, tally)
     if work == "consume":
         return lambda: late_jobs(orders, tally, notes)
+    if work not in ("send", "bulk", "topics"):
+        raise ValueError(f"no such work: {work}")
     is_one_shape = orders["id"] == "hex" and body_bytes
     new_jobs = same_jobs(body_bytes, delays(orders)) if is_one_shape else many_shapes(orders, notes)
     return lambda: sends(new_jobs, tally, orders["jobs_per_call"] if work == "bulk" else 1)
