@@ -11,6 +11,7 @@ with `-S -E`, without site packages: it imports the standard library and that mo
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -84,14 +85,14 @@ class Http:
 
 
 class OtherTopics(Http):
-    """One request each to one topic after another: always a new one, or some in turns."""
+    """One request each to one topic after another: the topic's name with the next number, or some numbers in turns."""
 
     def __init__(self, orders: Orders) -> None:
         super().__init__(orders)
-        self._orders, self._next_id = orders, new_ids()
+        self._orders, self._next = orders, itertools.count().__next__
 
     def request(self, operation: str, body: bytes) -> bytes:
-        number = self._next_id() % (self._orders["topics"] or 1 << 32)
+        number = self._next() % (self._orders["topics"] or sys.maxsize)
         topic = f"{self._orders['topic']}-{number}"
         return fixed(head(self._orders, f"/v1/topics/{topic}/jobs"), body)
 

@@ -12,8 +12,11 @@ from ..usage import Meter, median
 def first_sends(sizes: Sizes) -> list[Line]:
     with server() as one:
         meter = Meter(one)
-        orders = Orders("topics", port=one.port, count=sizes.cpu_calls // 10)
-        rounds = [meter.run(orders) for _ in range(sizes.cpu_rounds + 1)][1:]  # the first one warms up
+        calls = sizes.cpu_calls // 10
+        rounds = [
+            meter.run(Orders("topics", port=one.port, topic=f"new-{number}", count=calls))
+            for number in range(sizes.cpu_rounds + 1)
+        ][1:]  # the first one warms up
     used = median(rounds)
     note = f"server {used.cpu_us['server']:.0f} us, store {used.cpu_us['store']:.0f} us; {used.per_s:,.0f} /s"
     details = {"rounds_us": [one.product_us for one in rounds]}
