@@ -33,15 +33,14 @@ from .fsck_groups import check_groups
 from .fsck_histories import check_histories
 from .fsck_pushes import push_faults
 from .keys import (
-    DATA_VERSION,
     directory_keys,
     meta_key,
-    other_version,
     partition_keys,
     partition_of,
     push_keys,
     pushed_topic,
     topic_name,
+    version_fault,
 )
 from .reader import StoreReader
 from .stamps import read_stamps
@@ -99,9 +98,9 @@ async def fsck(
     client = StoreReader(url, tls)
     try:
         meta = await client.hash(meta_key(prefix))
-        version = other_version(meta)
-        if version is not None:
-            report.findings.append(Finding(None, None, f"data version {version}, this program reads {DATA_VERSION}"))
+        fault = version_fault(meta)
+        if fault is not None:
+            report.findings.append(Finding(None, None, fault))
             return report
         report.findings += [Finding(None, None, fault) for fault in await audit_faults(client, prefix)]
         listed = set(await client.sorted_set(directory_keys(prefix)[0]))
