@@ -30,7 +30,7 @@ CALLS = frozenset(
         "control",
         "fence",
         "fences",
-        "held",
+        "stored_ids",
         "revive",
         "purge",
         "clean",
