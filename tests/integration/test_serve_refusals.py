@@ -20,6 +20,7 @@ import pytest
 from dueline.testing.process import DUELINE, free_port
 from tests.kit.full_listener import full_listener
 from tests.kit.valkey import PrivateValkey
+from tests.kit.waiting import wait_until
 
 from .served import refused_settings, typed
 
@@ -99,7 +100,8 @@ def test_a_server_whose_store_refuses_connections_says_so_and_serves_when_it_is_
         line = heard(server, "the store is unavailable")
         assert (line.get("level"), line.get("reason")) == ("warning", "store_down")
         assert "refused" in line["detail"]
-        assert "nothing was done: the store does not answer: cannot reach the store" in sent(port)
+        why = "nothing was done: the store does not answer: cannot reach the store"
+        wait_until(lambda: sent(port), lambda answer: why in answer)  # the other worker may be starting
         with valkey:
             assert server.stdout is not None
             assert " ready on http://" in server.stdout.readline()

@@ -1,7 +1,7 @@
 """The command `store accept`: an operator accepts that data is lost, so that servers continue with the rest.
 
-STORE_URL   a store in use: what it holds is not what the servers know (store.valkey.acceptance)
---data      the folder of an embedded store whose server is stopped: bytes of its file are missing
+STORE_URL   a store in use that holds less than its servers have seen (store.valkey.acceptance)
+--data      the folder of a stopped embedded store whose file has lost bytes
 """
 
 from __future__ import annotations
