@@ -97,8 +97,8 @@ async def _accept_store(printer: Printer, location: StoreLocation, prefix: str, 
         for one in missing.partitions
     ]
     raw = msgspec.json.encode({"directory_lost": missing.is_directory_lost, "partitions": partitions})
-    counted = f"{len(partitions)} partition{'' if len(partitions) == 1 else 's'}"
-    summary = f"accepted: {counted}" + (" and the directory" if missing.is_directory_lost else "")
+    number = f"{len(partitions)} partition{'' if len(partitions) == 1 else 's'}"
+    summary = f"accepted: {number}" + (" and the directory" if missing.is_directory_lost else "")
     printer.result(raw, Text(f"{summary}. Servers continue within 5 seconds", style="yellow" if lines else "green"))
 
 
