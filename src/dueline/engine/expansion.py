@@ -86,8 +86,8 @@ class Expansions:
         return self._round_s if self._topics.expanding() else IDLE_S
 
     async def advance(self, topic: Topic) -> ExpansionView | None:
-        """Read what the old partitions hold, and end the expansion if they are empty. Returns its progress; None: there
-        is no expansion any more."""
+        """Read what the old partitions hold, and end the expansion if they are empty. Returns its progress; None: it
+        has ended."""
         map = topic.map
         if not topic.left.closed:
             await self._writer.tell_partitions(topic.namespace, topic.name)

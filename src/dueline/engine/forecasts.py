@@ -3,7 +3,7 @@
 The counts come from the partitions' indexes (`Store.forecast`); no job is read. One topic is counted exactly, now. A
 namespace is summed page by page of its topics, by one task for all callers. The sum is kept for at least ten times as
 long as it took, so its readers cost the store less than a tenth of their time. A sum that takes long is not waited for:
-its callers get what is counted so far, with `complete` False, while it goes on.
+its callers get what is counted so far, with `complete` False, until it has ended.
 """
 
 from __future__ import annotations
