@@ -20,7 +20,7 @@ class QueueLimit:
         self.jobs = 0
 
     def check(self, jobs: int) -> None:
-        """Raises if these would be too many. An empty queue accepts any call."""
+        """Raises unless so many more may wait. An empty queue accepts any call."""
         if self.jobs and self.jobs + jobs > self._max_jobs:
             raise self._full()
 
@@ -38,7 +38,7 @@ class QueuedCall:
         self._jobs = jobs
 
     def hold(self, jobs: int) -> None:
-        """Set how many jobs the call is about; again once that is known better. Raises QuotaExceeded."""
+        """The call is about so many jobs. It may be called again, when that is known better. Raises QuotaExceeded."""
         self._limit.jobs -= self._jobs
         self._jobs = 0
         self._limit.check(jobs)
