@@ -41,7 +41,7 @@ async def test_sentinels_replace_the_primary_of_schedules(private_sentinels: Pri
 
 
 async def test_a_cluster_replaces_the_primary_of_schedules(replicated_cluster: PrivateCluster) -> None:
-    """The one with the schedules themselves. The partitions of their target are on all shards."""
+    """It is the primary that has the schedules. The partitions of their target are on all shards."""
     namespace = f"n{uuid.uuid4().hex}"
     home = partition_keys("dueline", Partition(INTERNAL_NAMESPACE, home_topic(namespace)))
     node = replicated_cluster.primary_of(home.channel)
