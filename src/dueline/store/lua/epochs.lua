@@ -17,13 +17,23 @@
 -- BOUND  O(log N), 100 old entries
 local meta, epochs, closed = KEYS[1], KEYS[2], KEYS[3]
 local KEPT_MS = 3600000
--- include clock
+local now
+if ARGV[1] ~= '' then
+  now = tonumber(ARGV[1])
+else
+  local t = redis.call('TIME')
+  now = tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
+end
 local what, N, texts, at = tonumber(ARGV[2]), cmsgpack.unpack(ARGV[3]), {}, 1
 for i = 1, what == 1 and 5 or what == 3 and 3 or 4 do
   texts[i] = string.sub(ARGV[4], at, at + N[i] - 1)
   at = at + N[i]
 end
 local store, version, name, found, known = texts[1], texts[2], texts[3], texts[4], texts[5]
+
+local function int(n)
+  return string.format('%.0f', n)
+end
 
 local function answer(state, epoch)
   return { now, cmsgpack.pack({ state }), epoch or '' }
