@@ -13,7 +13,7 @@ The caller starts the store before the engine and stops it after the engine.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from ..rights import EVERYTHING, Grant
@@ -23,6 +23,7 @@ from .charts import ChartRecorder
 from .checks import Checks
 from .cleaner import ROUND_S, Cleaner
 from .commands import Bulk, Filter, Patch, Pull, Send, Sent, TopicPatch, TopicView
+from .completion import Begun, Done, awaited, leave, poll
 from .control import TopicControl
 from .deletion import TopicDeletion
 from .directory import TopicChange
@@ -38,6 +39,7 @@ from .limits import Limits, check_name
 from .metrics import EngineMetrics
 from .on_dead import ON_DEAD_TARGET, ON_DEAD_TOPIC, roomy
 from .open_groups import GroupPage
+from .pulling import Pulling
 from .push_control import PushControl
 from .push_target import PushTarget, PushTopic
 from .recorder import Recorder
@@ -86,6 +88,7 @@ class Engine:
         self._registrar = Registrar(store, self._topics, timer.time, idle_ms)
         self._sender = Sender(store, self._topics, self._registrar, self._checks, timer)
         self._waiters = Waiters(store, timer, limits.max_waiters)
+        self._pulling = Pulling(self._topics, self._waiters, self._checks)
         self._changes = TopicChanges(store, self._topics, timer, round_s)
         self._control = TopicControl(store, self._topics, self._changes, self._waiters, self._checks, self._recorder)
         self.forecasts = Forecasts(store, self._topics, self._checks, timer.time)
@@ -192,12 +195,16 @@ class Engine:
 
     # -- sending
 
-    def send(self, namespace: str, topic: str, command: Send, grant: Grant = EVERYTHING) -> Awaitable[Sent]:
-        """Store one job. Raises a DuelineError when it was refused. `grant`: of the caller, whose token may have
-        limits."""
+    async def send(self, namespace: str, topic: str, command: Send, grant: Grant = EVERYTHING) -> Sent:
+        """`post_send` for a caller that awaits."""
+        return await awaited(self.post_send, namespace, topic, command, grant)
+
+    def post_send(self, namespace: str, topic: str, command: Send, grant: Grant, done: Done) -> None:
+        """Store one job. `done` gets Sent, or a DuelineError when it was refused, which may also be raised. `grant`: of
+        the caller, whose token may have limits."""
         if self._draining:
             raise Draining
-        return self._sender.send(namespace, topic, command, grant)
+        self._sender.post(namespace, topic, command, grant, done)
 
     def send_now(
         self, store: Callable[[Partition, SendItem, int], SendOutcome | None], namespace: str, topic: str, command: Send
@@ -225,16 +232,14 @@ class Engine:
     # -- consuming
 
     async def pull(self, command: Pull) -> list[LeasedJob]:
-        """Due jobs under a lease; waits up to wait_ms. If the call is cancelled, jobs already pulled for it are
-        released without costing an attempt."""
+        """`post_pull` for a caller that awaits."""
+        return await poll(self.post_pull, command)
+
+    def post_pull(self, command: Pull, done: Done) -> Begun:
+        """Due jobs under a lease (engine.pulling)."""
         if self._draining:
             raise Draining
-        self._checks.pull(command)
-        topics = [await self._topics.get(command.namespace, name) for name in command.topics]
-        self._checks.pull_partitions(sum(len(topic.partitions) for topic in topics))
-        return await self._waiters.pull(
-            topics, command.max, command.lease_ms, command.wait_ms, fails_fast=command.fails_fast, by=command.by
-        )
+        return self._pulling.post(command, done)
 
     async def idle(self, wait_ms: int) -> None:
         """Wait like a pull that gets no job: until the time is up or the engine drains."""
@@ -260,6 +265,14 @@ class Engine:
 
     async def ack(self, namespace: str, topic: str, refs: Sequence[Ref]) -> list[Outcome]:
         return await self._jobs.ack(await self._topic(namespace, topic), refs)
+
+    def post_ack(self, namespace: str, topic: str, refs: Sequence[Ref], done: Done) -> None:
+        """`done` gets the outcomes, or the error, which may also be raised."""
+        found = self._topics.known(namespace, topic)
+        if found is None or not found.listed:
+            leave(self.ack(namespace, topic, refs), done)
+        else:
+            self._jobs.post_ack(found, refs, done)
 
     async def release(self, namespace: str, topic: str, items: Sequence[Release]) -> list[Outcome]:
         results = await self._jobs.release(await self._topic(namespace, topic), items)

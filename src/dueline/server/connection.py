@@ -25,6 +25,7 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from ..dialects.http import Response, Stream, plain_error
+from ..engine.completion import Begun
 from ..engine.errors import DuelineError, QuotaExceeded, RateLimited, Unauthorized
 from .client_addresses import Admission, Refusal
 from .deadlines import NEVER
@@ -59,6 +60,8 @@ class Connection(asyncio.Protocol):
         self._queue: deque[Exchange] = deque()
         self._reader = Reader(front, self._queue, self._expected)
         self._current: Exchange | None = None
+        self._begun: Begun | None = None  # the current poll, if it is answered on the line
+        self._told = self._line_told
         self._ended = self._reading_paused = False  # `_ended`: EOF from the client
         self._retiring = False  # the server stops: close after the next answer
         self._writable: asyncio.Future[None] | None = None  # set while the kernel's send buffer is full
@@ -100,7 +103,7 @@ class Connection(asyncio.Protocol):
         elif self._admission is not None and self._admission.is_unfinished:
             self._front.addresses.end_request(self._admission)
         queue = self._queue
-        if len(queue) == 1 and self._idle and queue[0].found.route.taskless:
+        if len(queue) == 1 and self._idle and queue[0].found.route.at_once:
             self._answer_at_once(queue.popleft())
         elif queue or reader.full:
             self._hand_over()
@@ -228,8 +231,22 @@ class Connection(asyncio.Protocol):
             self._hand_over()
             return
         self._current = exchange
+        if exchange.found.route.line is not None:
+            begun = self._front.lines.begin(exchange, self._told)
+            if self._current is exchange:  # it is not answered yet
+                self._begun = begun
+            return
         handler = self._front.router.respond(exchange.found, exchange.request, exchange.queue)
         step(handler, partial(self._finish, exchange), self._fail)
+
+    def _line_told(self, result: Response | BaseException) -> None:
+        """The answer of the line. A poll that was cancelled has none, but its jobs may have been on their way."""
+        exchange, self._begun = self._current, None
+        if exchange is not None:
+            self._parked_due_s = NEVER
+            self._finish(exchange, self._front.lines.ended(exchange, result))
+        elif isinstance(result, Response) and result.undelivered is not None:
+            result.undelivered()
 
     def _fail(self) -> None:
         log.exception("unexpected error on a connection")
@@ -354,11 +371,7 @@ class Connection(asyncio.Protocol):
         except asyncio.CancelledError:
             if self._poll_error is None or exchange.streams:
                 raise
-            self._queue.clear()
-            self._reader.stop()
-            exchange.answer = self._front.router.failed(exchange.found, exchange.request, self._poll_error)
-            exchange.keep_alive = False
-            return exchange.answer
+            return self._refused_poll(exchange, self._poll_error)
         finally:
             self._current = None
             self._parked_due_s = NEVER
@@ -437,13 +450,30 @@ class Connection(asyncio.Protocol):
             self._front.deadlines.watch(self, min(self.deadline_s, self._write_due_s))
         transport.close()
 
+    def _refused_poll(self, exchange: Exchange, error: DuelineError) -> Response:
+        """The last answer of a connection whose poll is ended."""
+        self._queue.clear()
+        self._reader.stop()
+        exchange.answer = self._front.router.failed(exchange.found, exchange.request, error)
+        exchange.keep_alive = False
+        return exchange.answer
+
     def _end_poll(self, error: DuelineError) -> None:
         """Answer a parked poll with an error, then close the connection."""
         self._poll_error = error
         self._cancel()
 
     def _cancel(self) -> None:
-        """Cancel the task once. A second cancel would interrupt the handler's cleanup."""
-        if self._task is not None and not self._cancelled:
+        """Cancel the current poll, once. A second cancel would interrupt the handler's cleanup."""
+        if self._begun is not None and self._current is not None:
+            begun, self._begun = self._begun, None
+            exchange, self._current = self._current, None
+            begun.cancel()
+            self._front.lines.left(exchange)
+            if self._poll_error is None:
+                self.close()
+            else:
+                self._answered(exchange, self._refused_poll(exchange, self._poll_error))
+        elif self._task is not None and not self._cancelled:
             self._cancelled = True
             self._task.cancel()

@@ -34,6 +34,7 @@ from .connection import Connection
 from .deadlines import Deadlines
 from .exchange import Exchange, KnownHead
 from .gate import Gate, Networks
+from .lines import Lines
 from .pipelining import PipelineLimit
 from .quotas import Quotas
 from .router import Router, internal_error
@@ -87,6 +88,7 @@ class Front:
         self.limits = limits
         self.browser_rules = browser_rules
         self.auth = auth
+        self.lines = Lines(router, auth)
         self.quotas = quotas
         self.addresses = ClientAddresses(
             limits.max_connections, limits.max_connections_per_address, limits.max_unfinished_per_address

@@ -139,10 +139,10 @@ class Reader:
                         self.address,
                     )
                     now_s, quota = self._loop.time(), known.quota
-                    if quota is None or (quota is self.counted.quota and quota.take(now_s)):
-                        queue.append(Exchange(found, request, True, False, None, now_s, quota))
-                    else:
-                        queue.append(self._counted(quota, Exchange(found, request, True, False, None, now_s, quota)))
+                    exchange = Exchange(found, request, True, False, None, now_s, quota, False, known.line)
+                    if quota is not None and (quota is not self.counted.quota or not quota.take(now_s)):
+                        self._counted(quota, exchange)
+                    queue.append(exchange)
                     self._queued_bytes += known.body_bytes
                     continue
             at = self._read(data, at)
@@ -322,8 +322,8 @@ class Reader:
 
     # -- parts
 
-    def _counted(self, quota: Quota, exchange: Exchange) -> Exchange:
-        """The exchange of a known head, with a refusal if it is over a limit."""
+    def _counted(self, quota: Quota, exchange: Exchange) -> None:
+        """Give the exchange of a known head a refusal if it is over a limit."""
         try:
             self.counted.count(quota, exchange.begun_s)
         except QuotaExceeded as error:
@@ -331,7 +331,6 @@ class Reader:
             if not self.counted.has(quota):
                 exchange.keep_alive = False
                 self.deaf = True
-        return exchange
 
     def _read(self, data: bytes, at: int) -> int:
         """Parse one piece of `data`: a head, or as much of a body as has arrived. Returns where the piece ends. A piece
