@@ -5,7 +5,8 @@
 It owns: validation against the limits (checks), times and policies to numbers (sending, patching), ids, the choice of
 the partition, the cache of topic configs (topics), their change (control), the waiters, the cleaner, the registration
 of topics (registrar) and recurring schedules (`schedules`). The life cycle itself is the contract of the store's
-operations. This class is the interface: each method looks up the topic and delegates.
+operations. This class is the interface: each method looks up the topic and delegates. The calls of every job also exist
+as posts (completion): `done` gets the result or the error, and an error may also be raised.
 
 The caller starts the store before the engine and stops it after the engine.
 """
@@ -196,12 +197,10 @@ class Engine:
     # -- sending
 
     async def send(self, namespace: str, topic: str, command: Send, grant: Grant = EVERYTHING) -> Sent:
-        """`post_send` for a caller that awaits."""
         return await awaited(self.post_send, namespace, topic, command, grant)
 
     def post_send(self, namespace: str, topic: str, command: Send, grant: Grant, done: Done) -> None:
-        """Store one job. `done` gets Sent, or a DuelineError when it was refused, which may also be raised. `grant`: of
-        the caller, whose token may have limits."""
+        """Store one job. `grant`: of the caller, whose token may have limits."""
         if self._draining:
             raise Draining
         self._sender.post(namespace, topic, command, grant, done)
@@ -232,11 +231,9 @@ class Engine:
     # -- consuming
 
     async def pull(self, command: Pull) -> list[LeasedJob]:
-        """`post_pull` for a caller that awaits."""
         return await poll(self.post_pull, command)
 
     def post_pull(self, command: Pull, done: Done) -> Begun:
-        """Due jobs under a lease (engine.pulling)."""
         if self._draining:
             raise Draining
         return self._pulling.post(command, done)
@@ -251,8 +248,7 @@ class Engine:
         except TimeoutError:
             pass
 
-    async def give_back(self, namespace: str, jobs: Sequence[LeasedJob]) -> None:
-        """Release jobs whose answer could not be written, without costing an attempt."""
+    async def give_back(self, namespace: str, jobs: Sequence[LeasedJob]) -> None:  # without costing an attempt
         by_topic: dict[str, list[LeasedJob]] = {}
         for job in jobs:
             by_topic.setdefault(job.topic, []).append(job)
@@ -267,7 +263,6 @@ class Engine:
         return await self._jobs.ack(await self._topic(namespace, topic), refs)
 
     def post_ack(self, namespace: str, topic: str, refs: Sequence[Ref], done: Done) -> None:
-        """`done` gets the outcomes, or the error, which may also be raised."""
         found = self._topics.known(namespace, topic)
         if found is None or not found.listed:
             leave(self.ack(namespace, topic, refs), done)
@@ -373,8 +368,7 @@ class Engine:
         await self._control.resume(namespace, topic)
 
     def follow_topics(self, listener: TopicListener) -> None:
-        """Tell `listener` the config of every topic that has one, and then each change by any process. A change of this
-        process is told before its call returns."""
+        """Tell it the config of every topic that has one, and then each change; our own before its call returns."""
         self._changes.follow(listener)
 
     def unfollow_topics(self, listener: TopicListener) -> None:
@@ -401,7 +395,6 @@ class Engine:
         return await self._pushes.pause(namespace, topic, False)
 
     async def push_topics(self, namespace: str | None, after: str, limit: int) -> tuple[list[PushTopic], str | None]:
-        """Topics that have a target, of one namespace or of all, and the cursor of the next page."""
         return await self._pushes.page(namespace, after, limit)
 
     async def _carry(self, namespace: str) -> None:

@@ -366,18 +366,13 @@ class Store(Protocol):
     @property
     def hook(self) -> OutcomeHook: ...
     @property
-    def events(self) -> Events | None:
-        """Receives the callbacks; set by the engine."""
-        ...
-
+    def events(self) -> Events | None: ...  # receives the callbacks; set by the engine
     @events.setter
     def events(self, events: Events | None) -> None: ...
 
     async def start(self) -> None: ...
     async def stop(self) -> None: ...
-    def now_ms(self) -> int:
-        """This process's estimate of the store's clock (no call)."""
-        ...
+    def now_ms(self) -> int: ...  # this process's estimate of the store's clock (no call)
 
     async def watch(self, partition: Partition) -> None:
         """Call `events.woken` for this partition from now on."""

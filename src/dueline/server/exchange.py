@@ -57,7 +57,7 @@ class KnownHead(msgspec.Struct, frozen=True):
     @staticmethod
     def of(exchange: Exchange) -> KnownHead:
         request, make = exchange.request, exchange.found.route.line
-        if make is not None and exchange.line is None:
+        if make is not None and exchange.line is None and request.method != "HEAD":
             try:
                 exchange.line = make(request)
             except DuelineError:

@@ -21,7 +21,7 @@ from ...engine.completion import Begun, leave
 from ...engine.engine import Engine
 from ...engine.errors import BadRequest, DuelineError
 from ...engine.job import LeasedJob
-from ...engine.store import Outcome
+from ...engine.store import Code, Outcome
 from ...rights import EVERYTHING
 from ..http import Answer, Handler, LineMaker, Request, Response, check_own_id, check_topic
 from . import decode, encode
@@ -78,7 +78,8 @@ class SendLine(_Line):
 
     def _sent(self, answer: Answer, asked: r.NewJob, sent: Sent | BaseException) -> None:
         if isinstance(sent, Sent):
-            answer(Response(201 if sent.result == "created" else 200, to_json(encode.sent(sent))))
+            # The engine's Sent has the fields of the answer (api.answers.Sent).
+            answer(Response(201 if sent.result == "created" else 200, to_json(sent)))
         else:
             answer(self._failed(sent, asked) if isinstance(sent, DuelineError) else sent)
 
@@ -116,6 +117,9 @@ class AckLine(_Line):
 
     def _acked(self, answer: Answer, jobs: Sequence[r.Lease], done: Sequence[Outcome] | BaseException) -> None:
         ids = [job.id for job in jobs]
+        if len(ids) == 1 and not isinstance(done, BaseException) and done[0].code is Code.OK:
+            answer(Response(200, to_json(a.Outcomes((a.Outcome(ids[0], "acked"),)))))
+            return
         if isinstance(done, BaseException):
             results = of_each(done, ids)
             if results is None:

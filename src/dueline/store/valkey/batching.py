@@ -195,17 +195,16 @@ class Batcher(Generic[Item, Result]):
     def _refuse(self, before_s: float) -> None:
         """Refuse items that have waited since before that time. They were never sent to the store."""
         while self._queue and self._queue[0].since_s < before_s:
-            entry = self._queue[0]
-            self._drop(entry)
+            entry = self._queue.popleft()
+            self._dropped(len(entry.items), entry.size)
             tell(entry.done, StoreDown(NOT_SENT))
 
-    def _drop(self, entry: _Entry[Item]) -> None:
-        """Take the first entry out of the queue."""
-        self._queue.popleft()
-        self._jobs -= len(entry.items)
-        self._bytes -= entry.size
+    def _dropped(self, jobs: int, size: int) -> None:
+        """So much was taken out of the queue."""
+        self._jobs -= jobs
+        self._bytes -= size
         if self._namespace is not None:
-            self._namespace.jobs -= len(entry.items)
+            self._namespace.jobs -= jobs
 
     def _take(self, lane: int) -> tuple[list[_Entry[Item]], list[Item]]:
         batch: list[_Entry[Item]] = []
@@ -216,22 +215,24 @@ class Batcher(Generic[Item, Result]):
         queue, id_of = self._queue, self._id_of
         while queue:
             entry = queue[0]
-            if batch and (len(items) + len(entry.items) > BATCH_JOBS or size + entry.size > BATCH_BYTES):
+            own = entry.items
+            if batch and (len(items) + len(own) > BATCH_JOBS or size + entry.size > BATCH_BYTES):
                 break
-            if len(entry.items) == 1:
-                id = id_of(entry.items[0])
+            if len(own) == 1:
+                id = id_of(own[0])
                 if id in seen or id in elsewhere:
                     break
                 seen.add(id)
             else:
-                ids = list(map(id_of, entry.items))
+                ids = list(map(id_of, own))
                 if not elsewhere.isdisjoint(ids) or (batch and not seen.isdisjoint(ids)):
                     break
                 seen.update(ids)
-            self._drop(entry)
+            queue.popleft()
             batch.append(entry)
-            items += entry.items
+            items += own
             size += entry.size
+        self._dropped(len(items), size)
         self._flying[lane] = seen
         return batch, items
 
