@@ -162,6 +162,25 @@ class Route(msgspec.Struct, frozen=True):
         return self.taskless or self.line is not None
 
 
+def line_route(
+    method: str,
+    pattern: str,
+    line: Line,
+    name: str,
+    right: Right,
+    token: TokenPlace,
+    parks: bool = False,
+    max_body_bytes: int | None = None,
+) -> Route:
+    """A route with one line for all heads: what its requests are about stands in their bodies."""
+
+    def make(_: Request) -> Line:
+        return line
+
+    handler = on_line(make)
+    return Route(method, pattern, handler, name, right, token, parks, max_body_bytes, line=make)
+
+
 class RouteOwner(Protocol):
     """Routes with one format of errors: a dialect (dialects.contract), or the server itself. `namespace` is what its
     calls are about; None: the request names it; ALL: the whole server."""

@@ -14,9 +14,9 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from functools import partial
 from types import CoroutineType
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
-T = TypeVar("T")
+from .errors import DuelineError
 
 Done = Callable[[Any], None]
 """done(result), or done(error) with an exception."""
@@ -85,6 +85,14 @@ def tell(done: Done, result: Any) -> None:
     except Exception as error:
         context = {"message": "a completion failed", "exception": error}
         asyncio.get_running_loop().call_exception_handler(context)
+
+
+async def quietly(work: Coroutine[Any, Any, object]) -> None:
+    """Background work that is requested again if it is still needed, so a store failure here is ignored."""
+    try:
+        await work
+    except DuelineError:
+        pass
 
 
 def through(convert: Callable[[Any], Any], done: Done) -> Done:

@@ -24,7 +24,7 @@ from .charts import ChartRecorder
 from .checks import Checks
 from .cleaner import ROUND_S, Cleaner
 from .commands import Bulk, Filter, Patch, Pull, Send, Sent, TopicPatch, TopicView
-from .completion import Begun, Done, awaited, leave, poll
+from .completion import Begun, Done, awaited, leave, poll, quietly
 from .control import TopicControl
 from .deletion import TopicDeletion
 from .directory import TopicChange
@@ -190,7 +190,7 @@ class Engine:
             self._spawn(self._topics.load(topic.namespace, topic.name))
 
     def _spawn(self, work: Coroutine[Any, Any, object]) -> None:
-        task = asyncio.get_running_loop().create_task(_quietly(work))
+        task = asyncio.get_running_loop().create_task(quietly(work))
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
@@ -288,6 +288,13 @@ class Engine:
     async def ack_by_id(self, namespace: str, ids: Sequence[str]) -> list[Outcome]:
         """Ack a job in any topic and any live state. For protocols that know neither topic nor token."""
         return await self._jobs.ack(await self._topics.everywhere(namespace), [Ref(id) for id in ids])
+
+    def post_ack_by_id(self, namespace: str, ids: Sequence[str], done: Done) -> None:
+        topic = self._topics.shared(namespace)
+        if topic is None:
+            leave(self.ack_by_id(namespace, ids), done)
+        else:
+            self._jobs.post_ack(topic, [Ref(id) for id in ids], done)
 
     async def cancel_by_id(self, namespace: str, ids: Sequence[str], forget: bool = False) -> list[Outcome]:
         return await self._jobs.cancel(await self._topics.everywhere(namespace), ids, forget)
@@ -440,11 +447,3 @@ class Engine:
 
     async def _topic(self, namespace: str, topic: str) -> Topic:
         return await self._topics.get(namespace, topic)
-
-
-async def _quietly(work: Coroutine[Any, Any, object]) -> None:
-    """Background work that is requested again if it is still needed, so a store failure here is ignored."""
-    try:
-        await work
-    except DuelineError:
-        pass

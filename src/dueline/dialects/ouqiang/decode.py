@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Mapping
 from posixpath import normpath
-from typing import Any, Final, NoReturn
+from typing import Annotated, Any, Final, NoReturn
 
 import msgspec
 
@@ -31,7 +31,9 @@ _SPACES = (
     "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
     "\u2028\u2029\u202f\u205f\u3000"
 )
+_Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_plain = msgspec.json.Decoder(dict[str, str | _Int64]).decode
 _NO_INT64: Final = object()  # a number that does not fit the original's integer: 1.5, 3600.0, 1e3, 2^63
 _JOB: Final[Mapping[str, str | int]] = {"topic": "", "id": "", "delay": 0, "ttr": 0, "body": ""}
 
@@ -85,7 +87,7 @@ def clean_path(path: str) -> str:
 def _fields(raw: bytes, zeros: Mapping[str, str | int]) -> dict[str, Any]:
     """The fields that `zeros` names, each in the type of its zero value."""
     fields: dict[str, Any] = dict(zeros)
-    for key, value in _pairs(raw):
+    for key, value in _usual_pairs(raw) or _pairs(raw):
         name = key.lower()
         if name not in zeros or value is None:
             continue
@@ -93,6 +95,18 @@ def _fields(raw: bytes, zeros: Mapping[str, str | int]) -> dict[str, Any]:
             _refuse()
         fields[name] = _SURROGATE.sub("\ufffd", value).strip(_SPACES) if isinstance(value, str) else value
     return fields
+
+
+def _usual_pairs(raw: bytes) -> list[tuple[str, Any]] | None:
+    """The same for an object that hides nothing from a faster decoder: no repeated key, only texts and integers of 64
+    bits. None: it may not be one. A key ends with `":`; a text may contain that, too, and then they are not as many as
+    the keys."""
+    try:
+        found = _plain(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    usual = raw.count(b'":') == len(found) and not any(space in raw for space in (b" :", b"\t:", b"\n:", b"\r:"))
+    return list(found.items()) if usual else None
 
 
 def _pairs(raw: bytes) -> list[tuple[str, Any]]:

@@ -14,7 +14,7 @@ from ...engine.queue_limit import QueueLimit
 from . import requests
 from .batching import Batcher
 
-FINISHING = frozenset({"ack", "release", "extend"})  # never refused because other jobs of the namespace wait
+FINISHING = frozenset({"ack", "release", "extend", "find"})  # never refused because other jobs of the namespace wait
 LANES = {"send": 2}  # calls in flight per partition
 IDLE = 4096  # idle batchers are kept as long as there are no more
 
@@ -53,7 +53,9 @@ class Batchers:
                 LANES.get(name, 1),
                 None if name in FINISHING else self._queue_of(partition.namespace),
                 self._hook,
-                lambda outcomes, items, results, by: outcomes.done(name, partition, items, results, by),
+                None
+                if name == "find"
+                else lambda outcomes, items, results, by: outcomes.done(name, partition, items, results, by),
             )
         return batcher
 

@@ -236,10 +236,33 @@ class ValkeyStore:
         return awaited(self.post_ack, partition, items)
 
     def post_ack(self, partition: Partition, items: Sequence[Ref], done: Done) -> None:
-        if partition.namespace_ids and not partition.topic:
+        if partition.topic or not partition.namespace_ids:
+            self._batchers.of("ack", partition, 0, self._acks).post(items, done)
+        elif len(items) == 1:
+            found = partial(self._ack_found, partition, items, done)
+            self._batchers.of("find", partition, 0, self._finds).post(items, found)
+        else:
             leave(self._lookup.run(partition, items, requests.id_of, self.ack), done)
-            return
-        self._batchers.of("ack", partition, 0, self._acks).post(items, done)
+
+    def _finds(self, partition: Partition, _: int) -> Run:
+        """How the topics of ids are looked up."""
+        return in_task(lambda items, lane: self._lookup.topics_of(partition, [item.id for item in items]))
+
+    def _ack_found(self, partition: Partition, items: Sequence[Ref], done: Done, topics: Any) -> None:
+        """Ack a job in the topic that it was found in, unless it has moved to another one since."""
+        if isinstance(topics, BaseException):
+            done(topics)
+        elif topics[0] is None:
+            done([Outcome(Code.NOT_FOUND)])
+        else:
+
+            def told(results: Any) -> None:
+                if not isinstance(results, BaseException) and results[0].code is Code.ELSEWHERE:
+                    leave(self._lookup.run(partition, items, requests.id_of, self.ack), done)
+                else:
+                    done(results)
+
+            self.post_ack(replace(partition, topic=topics[0]), items, told)
 
     def _acks(self, partition: Partition, _: int) -> Run:
         """How a batch of acks is run."""
