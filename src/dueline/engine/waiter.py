@@ -63,7 +63,7 @@ class Waiter:
         self.jobs: list[LeasedJob] = []
         self.over = False  # time is up: answer as soon as no call includes it
         self.timeout: Handle | None = None
-        self.error: Exception | None = None  # of the last call, if it failed
+        self.error: BaseException | None = None  # of the last call, if it failed
 
     @property
     def lacks(self) -> int:

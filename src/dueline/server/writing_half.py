@@ -33,6 +33,10 @@ class WritingHalf(asyncio.Protocol):
         self.deadline_s, self.slot = NEVER, 0  # used by Deadlines
         self._write_due_s = NEVER
 
+    def overdue(self) -> None:
+        """Called by the timer wheel when a deadline may have passed."""
+        raise NotImplementedError
+
     def pause_writing(self) -> None:
         if self._writable is None:
             self._writable = self._loop.create_future()

@@ -9,14 +9,14 @@ from ...engine.engine import Engine
 from ...engine.errors import DuelineError
 from ...rights import EVERYTHING, Right
 from ..contract import Dialect, DialectContext
-from ..http import Handler, Request, Response, Route, TokenPlace, on_line
+from ..http import Request, Response, Route, TokenPlace, on_line
 from ..settings import DialectSettings
 from . import encode
 from .access import access_check, jobs_in
 from .api import Handle, NativeApi, complete
 from .audit import note_reply, note_request
 from .event_handlers import begin_events
-from .lines import line_of
+from .lines import Awaits, line_of
 from .wire import caller_of, reader
 
 OFTEN = frozenset({"release", "extend"})  # by the holder of a lease; sends, pulls and acks have lines
@@ -54,7 +54,7 @@ def _route(operation: Operation, handle: Handle, engine: Engine) -> Route:
     )
 
 
-def _handler(operation: Operation, handle: Handle, engine: Engine) -> Handler:
+def _handler(operation: Operation, handle: Handle, engine: Engine) -> Awaits:
     """The handler of a route: read the request struct, handle it, write the reply."""
     read, check = reader(operation), access_check(operation, engine)
 

@@ -6,7 +6,7 @@ steps leaves the line in `__call__`, to the handler of the route: a list of send
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
@@ -23,7 +23,7 @@ from ...engine.errors import BadRequest, DuelineError
 from ...engine.job import LeasedJob
 from ...engine.store import Code, Outcome
 from ...rights import EVERYTHING
-from ..http import Answer, Handler, LineMaker, Request, Response, check_own_id, check_topic
+from ..http import Answer, LineMaker, Request, Response, check_own_id, check_topic
 from . import decode, encode
 from .api import complete
 from .items import in_list, of_each
@@ -34,11 +34,14 @@ _pull = msgspec.json.Decoder(r.PullJobs).decode
 _acks = msgspec.json.Decoder(r.AckJobs).decode
 _PULL = r.PullJobs()
 
+Awaits = Callable[[Request], Coroutine[Any, Any, Response]]
+"""The handler of a route, as a coroutine function."""
+
 
 class _Line:
     """`handler` answers what is not for the line."""
 
-    def __init__(self, engine: Engine, handler: Handler, request: Request) -> None:
+    def __init__(self, engine: Engine, handler: Awaits, request: Request) -> None:
         self._engine = engine
         self._handler = handler
         self._params = request.params
@@ -57,7 +60,7 @@ class _Line:
 class SendLine(_Line):
     """One job."""
 
-    def __init__(self, engine: Engine, handler: Handler, request: Request) -> None:
+    def __init__(self, engine: Engine, handler: Awaits, request: Request) -> None:
         super().__init__(engine, handler, request)
         plain_name(self._topic, "topic")
 
@@ -117,22 +120,22 @@ class AckLine(_Line):
 
     def _acked(self, answer: Answer, jobs: Sequence[r.Lease], done: Sequence[Outcome] | BaseException) -> None:
         ids = [job.id for job in jobs]
-        if len(ids) == 1 and not isinstance(done, BaseException) and done[0].code is Code.OK:
-            answer(Response(200, to_json(a.Outcomes((a.Outcome(ids[0], "acked"),)))))
-            return
         if isinstance(done, BaseException):
             results = of_each(done, ids)
             if results is None:
                 answer(in_list(done, "jobs") if isinstance(done, BadRequest) else done)
-                return
-            done = results
-        answer(encode.response(encode.many(ids, done, encode.acked)))
+            else:
+                answer(encode.response(encode.many(ids, results, encode.acked)))
+        elif len(ids) == 1 and done[0].code is Code.OK:
+            answer(Response(200, to_json(a.Outcomes((a.Outcome(ids[0], "acked"),)))))
+        else:
+            answer(encode.response(encode.many(ids, done, encode.acked)))
 
 
-_LINES: dict[str, Callable[[Engine, Handler, Request], Any]] = {"send": SendLine, "pull": PullLine, "ack": AckLine}
+_LINES: dict[str, Callable[[Engine, Awaits, Request], Any]] = {"send": SendLine, "pull": PullLine, "ack": AckLine}
 
 
-def line_of(name: str, engine: Engine, handler: Handler) -> LineMaker | None:
+def line_of(name: str, engine: Engine, handler: Awaits) -> LineMaker | None:
     """What makes the lines of an operation. None: it has none."""
     make = _LINES.get(name)
     assert make is None or not BY_NAME[name].audited
