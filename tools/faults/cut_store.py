@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from dueline.engine.posts import PostedByTask
 from dueline.engine.timer import Handle, Timer
 
 CALLS = frozenset(
@@ -59,7 +60,7 @@ class _Cut:
         return partial(self._through, name, found)
 
 
-class CutStore(_Cut):
+class CutStore(PostedByTask, _Cut):
     """A store for one engine. `at`: the call at which the engine is gone, from 1; 0: never. `done`: whether that call
     takes effect. `calls`: the names of the calls so far."""
 
