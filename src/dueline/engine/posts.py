@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 from .completion import Done, leave
@@ -24,14 +24,14 @@ class PostedByTask:
     def post_send(
         self: _Awaited, partition: Partition, items: Sequence[SendItem], policy_version: int, done: Done
     ) -> None:
-        leave(_awaited(self.send(partition, items, policy_version)), done)
+        leave(_awaited(self.send, partition, items, policy_version), done)
 
     def post_pull(self: _Awaited, partition: Partition, pull: Pull, done: Done) -> None:
-        leave(_awaited(self.pull(partition, pull)), done)
+        leave(_awaited(self.pull, partition, pull), done)
 
     def post_ack(self: _Awaited, partition: Partition, items: Sequence[Ref], done: Done) -> None:
-        leave(_awaited(self.ack(partition, items)), done)
+        leave(_awaited(self.ack, partition, items), done)
 
 
-async def _awaited(call: Awaitable[Any]) -> Any:
-    return await call
+async def _awaited(call: Callable[..., Awaitable[Any]], *args: Any) -> Any:
+    return await call(*args)
