@@ -82,7 +82,9 @@ class Lines:
         """The call has ended, or was cancelled."""
         if exchange.actor is not None:
             exchange.actor.name = ""
-        if exchange.polls and exchange.quota is not None:
+        if exchange.quota is None:
+            return
+        if exchange.polls:
             exchange.polls = False
             exchange.quota.poll.__exit__()
         if exchange.request.queued is not None:

@@ -61,7 +61,10 @@ class WritingHalf(asyncio.Protocol):
             if answer.undelivered is not None:
                 answer.undelivered()
             return
-        answer, head = self._front.encoded(answer, exchange.keep_alive, exchange.old, now_s)
+        try:
+            head = self._front.encode_head(answer, exchange.keep_alive, exchange.old, now_s)
+        except ValueError:
+            answer, head = self._front.unwritable(exchange.keep_alive, exchange.old, now_s)
         body = b"" if exchange.request.method == "HEAD" else answer.body
         if len(body) > BIG_ANSWER_BYTES:
             transport.writelines((head, body))

@@ -152,12 +152,12 @@ def encode_send(items: Sequence[SendItem], policy_version: int, topic: bytes | N
         if item.policy is not last:
             last = item.policy
             index = policies.setdefault(last, len(policies) + 1)
-        body, id = item.body, pack_id(item.id)
+        body, id, ttl = item.body, pack_id(item.id), item.ttl_ms or 0
         flags, rest = _form(item, topic)
         when = item.delay_ms if item.at_ms is None else -max(item.at_ms, 1)
         ids.append(id)
         pieces += (rest, body)
-        per_job += (len(id), len(rest) + len(body), flags, index, when, item.ttl_ms or 0, _rules(item))
+        per_job += (len(id), len(rest) + len(body), flags, index, when, ttl, _rules(item))
     for place, item in enumerate(items, 1):
         if item.occurrence is not None:
             schedule = item.occurrence.schedule.encode()
