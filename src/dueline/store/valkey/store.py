@@ -229,8 +229,8 @@ class ValkeyStore:
         by_place = dict(zip(merging + plain, await together(calls), strict=True))
         return [by_place[place] for place in range(len(items))]
 
-    def pull(self, partition: Partition, pull: Pull) -> Awaitable[PullOutcome]:
-        return awaited(self.post_pull, partition, pull)
+    async def pull(self, partition: Partition, pull: Pull) -> PullOutcome:
+        return await awaited(self.post_pull, partition, pull)
 
     def ack(self, partition: Partition, items: Sequence[Ref]) -> Awaitable[list[Outcome]]:
         return awaited(self.post_ack, partition, items)
