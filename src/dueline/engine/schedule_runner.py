@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from .checks import cut_error
 from .commands import Send
+from .completion import poll
 from .errors import BadRequest, DuelineError, NotFound, VersionMismatch
 from .fence import Fence, Occurrence
 from .job import LIVE, Job, LeasedJob, Partition, State
@@ -179,7 +180,7 @@ class ScheduleRunner:
 
     async def _round(self, namespace: str, topic: str) -> float:
         home = await self._topics.get(INTERNAL_NAMESPACE, topic)
-        leased = await self._waiters.pull([home], BATCH_JOBS, LEASE_MS, WAIT_MS)
+        leased: list[LeasedJob] = await poll(self._waiters.post, [home], BATCH_JOBS, LEASE_MS, WAIT_MS, False, None)
         by_partition: dict[Partition, list[LeasedJob]] = {}
         for one in leased:
             by_partition.setdefault(home.partition_of(one.id), []).append(one)

@@ -113,7 +113,7 @@ class Router:
         token_places: Mapping[RouteOwner, TokenPlace] = MappingProxyType({}),
         read_only: bool = False,
     ) -> None:
-        self._guard = guard
+        self.guard = guard
         self._audit = audit
         self._spellers = [dialect for dialect in dialects if isinstance(dialect, PathSpeller)]
         self._spaces = [
@@ -207,7 +207,7 @@ class Router:
         actor = Actor(request.grant.name or request.address)
         begin_call(actor)
         try:
-            if self._guard is not None and (waiting := self._guard(request, found.route)) is not None:
+            if self.guard is not None and (waiting := self.guard(request, found.route)) is not None:
                 await waiting
             if queue is None:
                 return await found.route.handler(request)

@@ -22,6 +22,7 @@ from ...engine.job import BodyKind, Job, LeasedJob, Partition, Reason, State
 from ...engine.limits import PULL_BYTES, Limits
 from ...engine.open_groups import GroupPage
 from ...engine.outcomes import OutcomeHook
+from ...engine.posts import PostedByTask
 from ...engine.store import (
     CleanOutcome,
     Code,
@@ -62,7 +63,7 @@ from .tokens import MemoryTokens
 from .workers import MemoryWorkers
 
 
-class MemoryStore:
+class MemoryStore(PostedByTask):
     """`engine.store.Store` in memory. `clock` gives the store's time in whole milliseconds."""
 
     def __init__(self, clock: Callable[[], int], history_bytes: int = Limits().max_history_bytes) -> None:

@@ -6,8 +6,6 @@ cmsgpack cannot carry binary bodies. This costs a sixth of separate arguments. l
 
 from __future__ import annotations
 
-import base64
-import binascii
 import struct
 import zlib
 from collections.abc import Sequence
@@ -21,6 +19,7 @@ from ...engine.limits import LAST_MS
 from ...engine.policy import AT_ONCE, Backoff, JobPolicy, Ladder, Retry
 from ...engine.store import Code, SendItem, SendOutcome, Stats
 from .items import read_group, read_key, sized
+from .lease_tokens import token_text
 
 pack_numbers = msgspec.msgpack.Encoder().encode
 unpack_numbers = msgspec.msgpack.Decoder(list[int]).decode
@@ -78,22 +77,6 @@ def unpack_id(packed: bytes) -> str:
 
 def checksum(body: bytes) -> int:
     return zlib.crc32(body)
-
-
-def token_text(token: bytes) -> str:
-    """16 characters that need no escaping in a URL and never look like a command-line option."""
-    return base64.b64encode(token, altchars=b"_~").decode()
-
-
-def token_bytes(text: str | None) -> bytes:
-    """The 12 bytes of a token. An invalid text becomes a token that no lease has; None becomes empty bytes."""
-    if text is None:
-        return b""
-    try:
-        token = base64.b64decode(text.encode(), altchars=b"_~", validate=True)
-    except (binascii.Error, ValueError):
-        return b"\xff" * 12
-    return token if len(token) == 12 and any(token) and token_text(token) == text else b"\xff" * 12
 
 
 def _i6(n: int) -> bytes:
@@ -164,19 +147,17 @@ def encode_send(items: Sequence[SendItem], policy_version: int, topic: bytes | N
     per_job: list[int] = []
     ids: list[bytes] = []
     pieces: list[bytes] = []
+    last, index = None, 0
     for item in items:
-        index = policies.get(item.policy)
-        if index is None:
-            index = policies[item.policy] = len(policies) + 1
-        body, id = item.body, pack_id(item.id)
+        if item.policy is not last:
+            last = item.policy
+            index = policies.setdefault(last, len(policies) + 1)
+        body, id, ttl = item.body, pack_id(item.id), item.ttl_ms or 0
         flags, rest = _form(item, topic)
         when = item.delay_ms if item.at_ms is None else -max(item.at_ms, 1)
         ids.append(id)
         pieces += (rest, body)
-        per_job += (
-            *(len(id), len(rest) + len(body), flags, index, when),
-            *(item.ttl_ms or 0, _rules(item)),
-        )
+        per_job += (len(id), len(rest) + len(body), flags, index, when, ttl, _rules(item))
     for place, item in enumerate(items, 1):
         if item.occurrence is not None:
             schedule = item.occurrence.schedule.encode()

@@ -17,8 +17,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 from weakref import WeakValueDictionary
 
+from ...engine.completion import Done, leave
 from ...engine.errors import StoreDown, StoreReplaced, UnknownOutcome
 from ...engine.job import Partition
 from ...engine.store import Code
@@ -31,6 +33,7 @@ from .keys import partition_name
 OPEN, CONFIRM, CLOSING, CLOSED, NOT_CLOSED = range(1, 6)
 REPLACED, PENDING, OPENED, UNKNOWN, FOREIGN = range(5)  # states of lua/epochs.lua
 TRIES = 10
+WIDTH = 4  # numbers per job in a reply of send.lua
 STORED = (Code.CREATED, Code.REPLACED, Code.APPENDED)  # a reply with another code may have no send number
 NUMBERED = {"edit": (0, 3), "dead": (1, 4)}  # where the code is among how many numbers per job; the last is the version
 CHECKED = 100  # lost partitions that one health check looks at again
@@ -65,17 +68,49 @@ class Openings:
             try:
                 now_ms, _, n, answer = await self._calls.change(name, partition, numbers, blob, slot, other, carried)
             except OtherData as found:
-                async with self._locks.setdefault(partition, asyncio.Lock()):
-                    if self._epochs.known(partition) is known:  # no other call has found out meanwhile
-                        await self._learn(partition, known, found)
+                await self._learn_once(partition, known, found)
                 continue
-            if len(n) == ALL_CREATED:
-                self._epochs.saw(partition, n[2], now_ms)
-            else:
-                seen = [number for code, number in zip(n[::width], n[3::width], strict=True) if code in STORED]
-                self._epochs.saw(partition, max(seen, default=0), now_ms)
+            self._saw(partition, width, now_ms, n)
             return n, answer
         raise StoreDown("the partition keeps being opened and retired; nothing was done")
+
+    def post(self, partition: Partition, numbers: bytes, blob: bytes, slot: str, done: Done) -> None:
+        """A call of send.lua without a coroutine, unless the partition's data must be found out first."""
+        if None in self._epochs.losses:
+            leave(self.send("send", partition, numbers, blob, slot, WIDTH), done)
+            return
+        known = self._epochs.known(partition)
+
+        def told(reply: Any) -> None:
+            if isinstance(reply, OtherData):
+                leave(self._send_again(partition, known, reply, numbers, blob, slot), done)
+            elif isinstance(reply, BaseException):
+                done(reply)
+            else:
+                now_ms, _, n, answer = reply
+                self._saw(partition, WIDTH, now_ms, n)
+                done((n, answer))
+
+        self._calls.post_change("send", partition, numbers, blob, slot, told, self._epochs.carried(known))
+
+    async def _send_again(
+        self, partition: Partition, known: Known | None, found: OtherData, numbers: bytes, blob: bytes, slot: str
+    ) -> tuple[list[int], bytes]:
+        await self._learn_once(partition, known, found)
+        return await self.send("send", partition, numbers, blob, slot, WIDTH)
+
+    async def _learn_once(self, partition: Partition, known: Known | None, found: OtherData) -> None:
+        async with self._locks.setdefault(partition, asyncio.Lock()):
+            if self._epochs.known(partition) is known:  # no other call has found out meanwhile
+                await self._learn(partition, known, found)
+
+    def _saw(self, partition: Partition, width: int, now_ms: int, n: list[int]) -> None:
+        """Note the send numbers of a reply."""
+        if len(n) == ALL_CREATED:
+            self._epochs.saw(partition, n[2], now_ms)
+        else:
+            seen = [number for code, number in zip(n[::width], n[3::width], strict=True) if code in STORED]
+            self._epochs.saw(partition, max(seen, default=0), now_ms)
 
     async def change(
         self, name: str, partition: Partition, numbers: bytes, blob: bytes, slot: str = ""
