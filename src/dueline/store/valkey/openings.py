@@ -10,7 +10,8 @@ A partition is opened in four steps, and a process may die after each:
 So no send is answered before the directory knows the partition. Retiring goes the other way: the directory notes that
 the partition is being closed, the partition is deleted if it still has that epoch, the entry is removed. A process that
 opens it meanwhile gives it a new epoch. All this happens once per partition; usually a process meets an open one,
-learns its epoch from the refusal of its first send, and sends again.
+learns its epoch from the refusal of its first send, and sends again. If the directory did not know the topic a moment
+ago, the partition is opened before the first send instead.
 """
 
 from __future__ import annotations
@@ -25,15 +26,16 @@ from ...engine.store import Code
 from . import codec
 from .calls import Calls, OtherData
 from .codec import ALL_CREATED
+from .epoch_calls import CLOSED, CLOSING, CONFIRM, NOT_CLOSED, OPEN, EpochCalls
 from .epochs import Known, number_of, sunk
 from .keys import partition_name
 
-OPEN, CONFIRM, CLOSING, CLOSED, NOT_CLOSED = range(1, 6)
 REPLACED, PENDING, OPENED, UNKNOWN, FOREIGN = range(5)  # states of lua/epochs.lua
 TRIES = 10
 STORED = (Code.CREATED, Code.REPLACED, Code.APPENDED)  # a reply with another code may have no send number
 NUMBERED = {"edit": (0, 3), "dead": (1, 4)}  # where the code is among how many numbers per job; the last is the version
 CHECKED = 100  # lost partitions that one health check looks at again
+UNUSED = OtherData("", 0, 0)
 
 Ask = Callable[[int, str], Awaitable[tuple[bool, str]]]
 
@@ -41,10 +43,13 @@ Ask = Callable[[int, str], Awaitable[tuple[bool, str]]]
 class Openings:
     """All calls that need to know a partition's epoch."""
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: Calls, pop_new: Callable[[str, str], bool] = lambda namespace, topic: False) -> None:
+        """`pop_new`: whether the directory did not know a topic when it was read; true once."""
         self._calls = calls
+        self._pop_new = pop_new
         self._epochs = calls.epochs
         self._locks: WeakValueDictionary[Partition, asyncio.Lock] = WeakValueDictionary()
+        self._directory = EpochCalls(calls.epoch_call, lambda: self._epochs.store)
 
     async def send(
         self,
@@ -61,13 +66,14 @@ class Openings:
             if None in self._epochs.losses:
                 await self._calls.check()
             known = self._epochs.known(partition)
+            if known is None and self._pop_new(partition.namespace, partition.topic):
+                await self._learn_once(partition, None, UNUSED)
+                known = self._epochs.known(partition)
             carried = self._epochs.carried(known)
             try:
                 now_ms, _, n, answer = await self._calls.change(name, partition, numbers, blob, slot, other, carried)
             except OtherData as found:
-                async with self._locks.setdefault(partition, asyncio.Lock()):
-                    if self._epochs.known(partition) is known:  # no other call has found out meanwhile
-                        await self._learn(partition, known, found)
+                await self._learn_once(partition, known, found)
                 continue
             if len(n) == ALL_CREATED:
                 self._epochs.saw(partition, n[2], now_ms)
@@ -76,6 +82,11 @@ class Openings:
                 self._epochs.saw(partition, max(seen, default=0), now_ms)
             return n, answer
         raise StoreDown("the partition keeps being opened and retired; nothing was done")
+
+    async def _learn_once(self, partition: Partition, known: Known | None, found: OtherData) -> None:
+        async with self._locks.setdefault(partition, asyncio.Lock()):
+            if self._epochs.known(partition) is known:  # no other call has found out meanwhile
+                await self._learn(partition, known, found)
 
     async def change(
         self, name: str, partition: Partition, numbers: bytes, blob: bytes, slot: str = ""
@@ -122,7 +133,7 @@ class Openings:
                 )
             before = epoch
             texts = (name, found.epoch, "" if known is None else known.epoch)
-            state, epoch = await self._calls.epoch_call(OPEN, [highest], *texts)
+            state, epoch = await self._directory.ask(OPEN, [highest], *texts)
             if state != OPENED or epoch in (found.epoch, before):
                 break
             found = await self._calls.stamp(partition)  # another process may have opened it in between
@@ -142,7 +153,7 @@ class Openings:
                 raise self._epochs.lost(partition, _gone(known))
             self._epochs.forget(partition)
         elif await self._opened(partition, epoch, found.epoch):
-            state, _ = await self._calls.epoch_call(CONFIRM, [], name, epoch)
+            state, _ = await self._directory.ask(CONFIRM, [], name, epoch)
             if state == OPENED:
                 self._epochs.adopt(partition, epoch, now_ms)
 
@@ -160,16 +171,16 @@ class Openings:
         if not empty:
             return False
         name = partition_name(partition)
-        state, entry = await self._calls.epoch_call(CLOSING, [], name)
+        state, entry = await self._directory.ask(CLOSING, [], name)
         if state == REPLACED:
             return await self._kept(self._calls.check(), topic_too)
         if state == OPENED and entry != epoch:
-            await self._calls.epoch_call(NOT_CLOSED, [], name, entry)
+            await self._directory.ask(NOT_CLOSED, [], name, entry)
             known, found = self._epochs.known(partition), await self._calls.stamp(partition)
             return await self._kept(self._learn(partition, known, found), topic_too)
         done, _ = await control(0, epoch)
         if entry:
-            await self._calls.epoch_call(CLOSED if done else NOT_CLOSED, [], name, entry)
+            await self._directory.ask(CLOSED if done else NOT_CLOSED, [], name, entry)
         if done:
             self._epochs.forget(partition)
         return done
