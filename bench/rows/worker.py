@@ -35,7 +35,7 @@ def _round(one: Server, count: int, mode: str, concurrency: int) -> tuple[float,
     client, store = one.client(), one.store()
     for begin in range(0, count, SENT):
         jobs = [{"body": number} for number in range(begin, min(begin + SENT, count))]
-        client.call("POST", "/v1/topics/work/jobs/batch", {"jobs": jobs})
+        client.call("POST", "/v1/topics/work/jobs", jobs)
     client.close()
     pids = (one.pid, int(store.info("server")["process_id"]))
     before_s = sum(map(cpu_s, pids))

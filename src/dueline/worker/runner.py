@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from ..api.answers import LeasedJob
 from ..client.errors import Unavailable
 from ..client.tracing import Processing
 from .acks import Acks
@@ -118,8 +119,7 @@ class Runner:
             task.add_done_callback(_complain)
 
     def _lane(self, topics: Sequence[str], places: int) -> Lane:
-        settings, lease = self._settings, lambda job: self._leases.add(JobLease(job, self._leases))
-        calls = (lease, self._begin, self._give_back)
+        settings, calls = self._settings, (self._lease, self._begin, self._give_back)
         return Lane(
             self._queue, self._acks, topics, places, settings.lease_ms, *calls, settings.prefetch, settings.name
         )
@@ -154,6 +154,9 @@ class Runner:
             self._cutting.set_result(None)
 
     # --- one job ----------------------------------------------------------------------------------------------------
+
+    def _lease(self, job: LeasedJob) -> JobLease:
+        return self._leases.add(JobLease(job, self._leases))
 
     def _begin(self, lane: Lane, lease: JobLease) -> None:
         task = asyncio.get_running_loop().create_task(self._work(lane, lease))
