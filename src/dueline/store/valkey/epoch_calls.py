@@ -15,7 +15,7 @@ OPEN, CONFIRM, CLOSING, CLOSED, NOT_CLOSED = range(1, 6)
 
 Run = Callable[[int, bytes, bytes], Awaitable[tuple[bytes, bytes]]]
 Question = tuple[Sequence[bytes], Sequence[int]]  # texts, numbers
-Answer = tuple[int, str]  # state, epoch
+Answer = tuple[int, str, bool]  # state, epoch, whether the directory has the topic
 
 
 class EpochCalls:
@@ -36,7 +36,7 @@ class EpochCalls:
         packed, epochs = await self._run(what, pack_numbers(numbers), blob)
         found, at = unpack_numbers(packed), 0
         answers: list[Answer] = []
-        for state, size in zip(found[::2], found[1::2], strict=True):
-            answers.append((state, epochs[at : at + size].decode()))
+        for state, size, listed in zip(found[::3], found[1::3], found[2::3], strict=True):
+            answers.append((state, epochs[at : at + size].decode(), bool(listed)))
             at += size
         return answers

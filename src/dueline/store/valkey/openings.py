@@ -4,7 +4,7 @@ A partition is opened in four steps, and a process may die after each:
 
     directory   epoch handed out, not confirmed     the next process hands out another one
     partition   has the epoch                       the next process finds and confirms it
-    directory   confirmed                           from now on a partition without data is a lost one
+    directory   confirmed, topic listed             from now on a partition without data is a lost one
     partition   the first send
 
 So no send is answered before the directory knows the partition. Retiring goes the other way: the directory notes that
@@ -133,7 +133,7 @@ class Openings:
                 )
             before = epoch
             texts = (name, found.epoch, "" if known is None else known.epoch)
-            state, epoch = await self._directory.ask(OPEN, [highest], *texts)
+            state, epoch, listed = await self._directory.ask(OPEN, [highest], *texts)
             if state != OPENED or epoch in (found.epoch, before):
                 break
             found = await self._calls.stamp(partition)  # another process may have opened it in between
@@ -152,14 +152,14 @@ class Openings:
             if not self._epochs.is_retired(known, int(epoch or 0), now_ms):
                 raise self._epochs.lost(partition, _gone(known))
             self._epochs.forget(partition)
-        elif await self._opened(partition, epoch, found.epoch):
-            state, _ = await self._directory.ask(CONFIRM, [], name, epoch)
+        elif await self._opened(partition, epoch, found.epoch, listed):
+            state, _, _ = await self._directory.ask(CONFIRM, [int(listed)], name, epoch)
             if state == OPENED:
                 self._epochs.adopt(partition, epoch, now_ms)
 
-    async def _opened(self, partition: Partition, epoch: str, before: str) -> bool:
-        """Give the partition this epoch, if it has none or has `before`."""
-        words = (codec.pack_numbers([5, len(epoch)]), (epoch + before).encode())
+    async def _opened(self, partition: Partition, epoch: str, before: str, listed: bool) -> bool:
+        """Give the partition this epoch, if it has none or has `before`. `listed`: the directory has its topic."""
+        words = (codec.pack_numbers([5, len(epoch), int(listed)]), (epoch + before).encode())
         _, _, n, _ = await self._calls.change("control", partition, *words)
         return bool(n[0])
 
@@ -171,7 +171,7 @@ class Openings:
         if not empty:
             return False
         name = partition_name(partition)
-        state, entry = await self._directory.ask(CLOSING, [], name)
+        state, entry, _ = await self._directory.ask(CLOSING, [], name)
         if state == REPLACED:
             return await self._kept(self._calls.check(), topic_too)
         if state == OPENED and entry != epoch:
