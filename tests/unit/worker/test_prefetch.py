@@ -99,6 +99,16 @@ async def test_jobs_are_pulled_ahead_and_run_in_order() -> None:
         assert pulls <= 4, "not a call per job"
 
 
+async def test_a_job_that_becomes_due_while_all_places_are_busy_is_pulled_ahead() -> None:
+    async with worker_kit(prefetch=20) as kit:
+        ran, end = await _with_a_job_that_lasts(kit, 2)
+        await kit.queue.send("t", 2, id="later")
+        await kit.until("later", "leased")
+        end.set()
+        assert (await kit.ended("later")).attempts == 1
+        assert ran == [0, 1, 2]
+
+
 async def test_a_stopping_worker_gives_back_what_it_pulled_ahead_without_counting_it() -> None:
     async with worker_kit(prefetch=20) as kit:
         ran, end = await _with_a_job_that_lasts(kit, 6)
