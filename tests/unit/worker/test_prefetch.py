@@ -32,7 +32,7 @@ def test_a_slow_job_counts_at_once_and_quick_ones_gradually() -> None:
     prefetch = Prefetch(20, 1)
     prefetch.ended(0.0001)
     assert prefetch.ahead == 20
-    prefetch.ended(60.0)
+    prefetch.ended(2 * AHEAD_S)
     assert prefetch.ahead == 0
     prefetch.ended(0.0001)
     assert prefetch.ahead == 0
