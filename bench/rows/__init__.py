@@ -24,6 +24,7 @@ from .seeing import seeing
 from .throughput import throughput
 from .transport import transport
 from .wakeup import wakeup
+from .worker import worker
 
 Row = Callable[[Sizes], Sequence[Line]]
 
@@ -39,6 +40,7 @@ ROWS: dict[str, Row] = {
     "restart": restart,
     "transport": transport,
     "wakeup": wakeup,
+    "worker": worker,
     "dialects": dialects,
     "push": push,
     "crowd": crowd,

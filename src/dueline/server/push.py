@@ -9,14 +9,14 @@ from .._version import __version__
 from ..config.settings import Settings
 from ..dialects.contract import PushRules
 from ..engine.engine import Engine
-from ..engine.errors import EgressRefused, InvalidField
+from ..engine.errors import EgressRefused
 from ..push.courier import Courier
 from ..push.discovery import Resolver
 from ..push.discovery.chain import ResolverChain
 from ..push.discovery.eureka import EurekaMissing, EurekaResolver
 from ..push.discovery.static import StaticResolver, instance_at
 from ..push.dispatcher import PushContext
-from ..push.egress import Egress, check_token_list, token_list
+from ..push.egress import check_token_list, token_list
 from ..push.header_rules import check_target_headers
 from ..push.hosts import Hosts
 from ..push.http_couriers import CarriedCourier, HttpCourier
@@ -25,24 +25,9 @@ from ..push.observer import NullObserver, PushObserver
 from ..push.outgoing import Outgoing
 from ..push.signing import check_secret, masked
 from ..rights import EVERYTHING, Grant
+from .start_checks import egress_of
 
 LAST_CALLS_S = 1.0  # for releasing jobs after the drain
-
-
-def refusal(settings: Settings) -> str | None:
-    """Why these settings cannot be used, with the name of the key; None if they can."""
-    try:
-        egress_of(settings)
-    except InvalidField as error:
-        own = (error.field or "").startswith("namespaces.")
-        return f"{'' if own else 'push.'}{error.field}: {error.message}"
-    return None
-
-
-def egress_of(settings: Settings) -> Egress:
-    push = settings.push
-    narrowed = {name: row.push_allow for name, row in settings.namespaces.items() if row.push_allow is not None}
-    return Egress(push.allow, push.ports, push.deny_names, narrowed)
 
 
 def resolver_of(settings: Settings) -> Resolver:
@@ -145,4 +130,4 @@ class Push:
         await self.resolver.stop()
 
 
-__all__ = ["EurekaMissing", "Push", "refusal"]
+__all__ = ["EurekaMissing", "Push"]

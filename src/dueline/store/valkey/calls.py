@@ -278,12 +278,9 @@ class Calls(Attempts):
         keys = worker_keys(self._prefix, namespace)
         return await self._shared("workers", keys, "", what, numbers, blob, what in workers.READING)
 
-    async def epoch_call(self, what: int, numbers: list[int], *texts: str | bytes) -> tuple[int, str]:
-        """One call of epochs.lua: (state, epoch). `texts`: those after the data version."""
-        words = [one.encode() if isinstance(one, str) else one for one in (self.epochs.store, DATA_VERSION, *texts)]
-        packed = codec.pack_numbers([*map(len, words), *numbers])
-        found, epoch = await self._shared("epochs", epoch_keys(self._prefix), "", what, packed, b"".join(words), False)
-        return codec.unpack_numbers(found)[0], epoch.decode()
+    async def epoch_call(self, what: int, numbers: bytes, blob: bytes) -> tuple[bytes, bytes]:
+        """One call of epochs.lua: (numbers, blob)."""
+        return await self._shared("epochs", epoch_keys(self._prefix), "", what, numbers, blob, False)
 
     async def stamp(self, partition: Partition) -> OtherData:
         """The data that a partition has now."""

@@ -116,7 +116,7 @@ class ValkeyStore:
         self.stream = ValkeyEventStream(self._calls.event_call, self._wakeups, prefix)
         self.workers = ValkeyWorkers(self._calls.worker_call)
         self.clock, self.hook = self._calls.clock, self._calls.hook
-        self._openings = Openings(self._calls)
+        self._openings = Openings(self._calls, self.directory.pop_new)
         self.epochs, self.errors = self._calls.epochs, self._calls.errors
         self.start = self._calls.start
         self.check = self._openings.check
