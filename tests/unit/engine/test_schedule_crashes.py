@@ -61,7 +61,7 @@ async def _calls_of_one(call: str) -> int:
 
 
 @pytest.mark.parametrize("done", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("call", ["pull", "read", "send", "release"])
+@pytest.mark.parametrize("call", ["pull", "send", "release"])
 async def test_another_server_completes_what_was_begun(kit: ScheduleKit, call: str, done: bool) -> None:
     await kit.put("a", every(10))
     await kit.advance(10)
