@@ -100,7 +100,7 @@ class ValkeyStore:
         self.url = url
         self._tls = tls
         self.prefix = prefix
-        self.limits, self._history_bytes = limits, partial(history_budget, limits.max_history_bytes)
+        self.limits, self._history_bytes = limits, limits.max_history_bytes
         self._reply_timeout_s = reply_timeout_s
         self._patience_s = patience_s
         self._link = link or Link(url, reply_timeout_s, tls=tls, replication=replication, guards=guards)
@@ -294,7 +294,7 @@ class ValkeyStore:
 
     async def pull(self, partition: Partition, pull: Pull) -> PullOutcome:
         base = os.urandom(8)
-        encoded = requests.pull(pull, base, self._history_bytes(partition))
+        encoded = requests.pull(pull, base, history_budget(self._history_bytes, partition))
         async with self._alone("pull", partition):
             now_ms, said, n, blob = await self._calls.change("pull", partition, *encoded)
         jobs, corrupt = pulled_jobs.decode(n, blob, partition.topic, base, now_ms)
@@ -326,7 +326,7 @@ class ValkeyStore:
 
     async def _release(self, partition: Partition, items: list[Release], variant: int, slot: str) -> list[Outcome]:
         _, _, n, _ = await self._calls.change(
-            "release", partition, *requests.releases(items, self._history_bytes(partition)), slot
+            "release", partition, *requests.releases(items, history_budget(self._history_bytes, partition)), slot
         )
         return [Outcome(codec.CODES[n[i]], n[i + 1], codec.REASONS[n[i + 2]]) for i in range(0, len(n), 3)]
 
@@ -356,9 +356,7 @@ class ValkeyStore:
         return await self._joined("edit", partition, 0, self._edit).call(items)
 
     async def _edit(self, partition: Partition, items: list[Edit], variant: int, slot: str) -> list[Outcome]:
-        n, _ = await self._openings.change(
-            "edit", partition, *requests.edits(items, self._history_bytes(partition)), slot
-        )
+        n, _ = await self._openings.change("edit", partition, *requests.edits(items, self._history_bytes), slot)
         return [Outcome(codec.CODES[n[i]], n[i + 1], version=n[i + 2]) for i in range(0, len(n), 3)]
 
     async def read(self, partition: Partition, ids: Sequence[str], body: bool = True) -> list[Job | None]:
@@ -430,7 +428,7 @@ class ValkeyStore:
         parts = [ids[i : i + 500] for i in range(0, len(ids), 500)] if ids is not None else [[]]
         for part in parts:
             oldest = 0 if ids is not None else min(limit, 500)
-            encoded = requests.dead(what, part, oldest, delay, most, self._history_bytes(partition))
+            encoded = requests.dead(what, part, oldest, delay, most, self._history_bytes)
             async with self._alone("dead", partition):
                 done = requests.dead_outcomes(*await self._openings.change("dead", partition, *encoded))
             if (heard := self.hook.outcomes) is not None:
