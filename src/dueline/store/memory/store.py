@@ -17,7 +17,7 @@ from functools import partial
 from ...engine.bands import Bands, ForecastPart
 from ...engine.directory import TopicChange
 from ...engine.fence import Fence
-from ...engine.history import History, What
+from ...engine.history import History, What, history_budget
 from ...engine.job import BodyKind, Job, LeasedJob, Partition, Reason, State
 from ...engine.limits import PULL_BYTES, Limits
 from ...engine.open_groups import GroupPage
@@ -399,7 +399,8 @@ class MemoryStore(PostedByTask):
     @contextmanager
     def _change(self, partition: Partition) -> Generator[Change]:
         """Run one changing operation, then send its events to the engine."""
-        change = Change(self._state(partition), self._clock(), self._history_bytes)
+        budget = history_budget(self._history_bytes, partition)
+        change = Change(self._state(partition), self._clock(), budget)
         record_set, now_ms = change.record_set, change.now_ms
         watched = [other for other in self._watched if self._state(other).record_set is record_set]
         before = {other: self._state(other).next_ms(now_ms) for other in watched}

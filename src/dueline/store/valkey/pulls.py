@@ -8,10 +8,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 from ...engine.completion import Done, through
+from ...engine.history import history_budget
 from ...engine.job import LeasedJob, Partition, Reason
 from ...engine.outcomes import OutcomeHook
 from ...engine.store import Outcome, Pull, PullOutcome, Release
-from . import codec, outcome_reports, requests
+from . import outcome_reports, pulled_jobs, requests
 from .calls import Calls
 
 DAMAGED = "the stored body does not match its checksum"
@@ -47,7 +48,7 @@ class Pulls:
 
         def read(reply: tuple[int, int, list[int], bytes]) -> PullOutcome | Coroutine[Any, Any, PullOutcome]:
             now_ms, said, n, blob = reply
-            jobs, corrupt = codec.decode_pulled(n[6], blob, partition.topic, base, now_ms)
+            jobs, corrupt = pulled_jobs.decode(n, blob, partition.topic, base, now_ms)
             if (heard := self._hook.outcomes) is not None:
                 outcome_reports.report_pull(heard, partition, jobs, n, blob)
             deaths = (Reason.EXPIRED,) * n[3] + (Reason.EXHAUSTED,) * n[4] + (Reason.CORRUPT,) * len(corrupt)
@@ -65,7 +66,8 @@ class Pulls:
                 del self._waiting[partition]
             answered(reply)
 
-        self._calls.post_change("pull", partition, *requests.pull(pull, base, self._history_bytes), "", told)
+        encoded = requests.pull(pull, base, history_budget(self._history_bytes, partition))
+        self._calls.post_change("pull", partition, *encoded, "", told)
 
     async def _without(self, partition: Partition, corrupt: Sequence[LeasedJob], outcome: PullOutcome) -> PullOutcome:
         """End the damaged jobs of a pull."""

@@ -19,7 +19,7 @@ from ...engine.bands import Bands, ForecastPart
 from ...engine.completion import Done, awaited, leave, through
 from ...engine.fence import Fence
 from ...engine.guards import GuardWatch
-from ...engine.history import History
+from ...engine.history import History, history_budget
 from ...engine.job import Job, Partition, State
 from ...engine.limits import Limits
 from ...engine.open_groups import GroupPage
@@ -283,7 +283,7 @@ class ValkeyStore:
 
     async def _release(self, partition: Partition, items: list[Release], variant: int, slot: str) -> list[Outcome]:
         _, _, n, _ = await self._calls.change(
-            "release", partition, *requests.releases(items, self._history_bytes), slot
+            "release", partition, *requests.releases(items, history_budget(self._history_bytes, partition)), slot
         )
         return [Outcome(codec.CODES[n[i]], n[i + 1], codec.REASONS[n[i + 2]]) for i in range(0, len(n), 3)]
 
