@@ -60,7 +60,7 @@ class Grant(msgspec.Struct, frozen=True, cache_hash=True):
         return self.namespace is None or self.namespace == namespace
 
     def covers(self, topic: str) -> bool:
-        return self.covers_all or any(fnmatchcase(topic, pattern) for pattern in self.topics)
+        return ALL in self.topics or any(fnmatchcase(topic, pattern) for pattern in self.topics)
 
     @property
     def covers_all(self) -> bool:

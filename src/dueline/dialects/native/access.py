@@ -42,12 +42,16 @@ def access_check(operation: Operation, engine: Engine) -> Check | None:
 
 def jobs_in(request: Any) -> int:
     """How many jobs a request names; 1 if it names none, such as a filter."""
+    if isinstance(request, r.NewJob):  # nearly always
+        return 1
     jobs = request if isinstance(request, list) else getattr(request, "ids", None)
     return max(1, len(cast(list[object], jobs))) if isinstance(jobs, list) else 1
 
 
 def _send(engine: Engine) -> Check:
     def check(caller: Caller, params: tuple[str, ...], request: r.NewJob | list[r.NewJob]) -> None:
+        if caller.grant.covers_all:
+            return
         check_topic(caller.grant, params[0])
         if request.id is not None if isinstance(request, r.NewJob) else any(job.id is not None for job in request):
             check_own_id(caller.grant, engine.has_namespace_ids(caller.namespace))

@@ -52,6 +52,7 @@ class NativeDialect(Dialect):
 def _handler(operation: Operation, handle: Handle, engine: Engine) -> Handler:
     """The handler of a route: read the request struct, handle it, write the reply."""
     read, check = reader(operation), access_check(operation, engine)
+    holds_jobs = operation.right is not Right.PULL
 
     async def respond(request: Request) -> Response:
         note = request.note
@@ -63,7 +64,7 @@ def _handler(operation: Operation, handle: Handle, engine: Engine) -> Handler:
             check(caller, request.params, asked)
         if operation.name == "events" and asked.wait_ms is None:
             return await begin_events(engine, caller, asked, request.headers.get("last-event-id"))
-        if request.queued is not None and operation.right is not Right.PULL and (jobs := jobs_in(asked)) > 1:
+        if request.queue is not None and holds_jobs and (jobs := jobs_in(asked)) > 1:
             request.hold_jobs(jobs)  # the router has counted one
         try:
             reply = await handle(caller, asked, *request.params)
