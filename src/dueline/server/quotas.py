@@ -66,35 +66,35 @@ class Owner:
 
 
 class Bucket:
-    """`rate` per second, and at most `burst` at once. Time is given, and may not go back."""
+    """`rate` per second, and at most `burst` at once; `left` at a time. Time is given, and may not go back."""
 
-    __slots__ = ("_at_s", "_left", "burst", "rate")
+    __slots__ = ("at_s", "burst", "left", "rate")
 
-    def __init__(self, rate: float, now_s: float = 0.0) -> None:
+    def __init__(self, rate: float) -> None:
         self.rate = rate
         self.burst = max(rate, LEAST_BURST)
-        self._left = self.burst
-        self._at_s = now_s
-
-    def take(self, now_s: float) -> bool:
-        """Take one. False if there is none."""
-        left = self._left + (now_s - self._at_s) * self.rate
-        if left > self.burst:
-            left = self.burst
-        self._at_s = now_s
-        if left < 1.0:
-            self._left = left
-            return False
-        self._left = left - 1.0
-        return True
-
-    def give_back(self) -> None:
-        """Return the one that was taken last."""
-        self._left += 1.0
+        self.left = self.burst
+        self.at_s = 0.0
 
     def wait_s(self) -> float:
         """The time until there is one."""
-        return max(0.0, (1.0 - self._left) / self.rate)
+        return max(0.0, (1.0 - self.left) / self.rate)
+
+
+def take(buckets: tuple[Bucket, ...], now_s: float) -> bool:
+    """Take one from each. False if one has none; then nothing is taken. One call, because every request does this."""
+    for bucket in buckets:
+        left = bucket.left + (now_s - bucket.at_s) * bucket.rate
+        if left > bucket.burst:
+            left = bucket.burst
+        bucket.at_s = now_s
+        if left < 1.0:
+            bucket.left = left
+            for taken in buckets[: buckets.index(bucket)]:
+                taken.left += 1.0
+            return False
+        bucket.left = left - 1.0
+    return True
 
 
 class Use:
@@ -127,25 +127,18 @@ class Use:
 
 
 class Quota:
-    """The uses that a request counts for. `queue`: the limit of the jobs of the token's calls."""
+    """The uses that a request counts for. `queue`: the limit of the jobs of the token's calls. `take(now_s)` counts a
+    request. False if there have been too many; `too_many` says so."""
 
-    __slots__ = ("__weakref__", "_buckets", "_quotas", "_uses", "poll", "queue")
+    __slots__ = ("__weakref__", "_quotas", "_uses", "poll", "queue", "take")
 
     def __init__(self, quotas: Quotas, uses: tuple[Use, ...]) -> None:
         self._quotas = quotas
         self._uses = uses
-        self._buckets = tuple(use.bucket for use in uses if use.bucket is not None)
+        buckets = tuple(use.bucket for use in uses if use.bucket is not None)
+        self.take: Callable[[float], bool] = partial(take, buckets)
         self.queue = uses[-1].queue if uses[-1].owner.token_id else None
         self.poll = _Poll(quotas, uses)  # `with quota.poll:` around a request that may wait
-
-    def take(self, now_s: float) -> bool:
-        """Count a request. False if there have been too many; `too_many` says so."""
-        for index, bucket in enumerate(self._buckets):
-            if not bucket.take(now_s):
-                for taken in self._buckets[:index]:
-                    taken.give_back()
-                return False
-        return True
 
     def too_many(self) -> QuotaExceeded:
         """The error of a request that `take` has refused."""
@@ -275,7 +268,7 @@ class Quotas:
         use = self._use_of(namespace)
         if use is None or use.look_ups is None:
             return 0.0
-        if use.look_ups.take(asyncio.get_running_loop().time()):
+        if take((use.look_ups,), asyncio.get_running_loop().time()):
             return 0.0
         self.refuse(use.owner, "look_ups_per_s", f"{use.look_ups.rate:g} look-ups per second")
         return use.look_ups.wait_s()
