@@ -21,14 +21,15 @@ class Right(StrEnum):
 
 
 class TokenLimits(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a token may use. None: no limit of its own. `push_allow`: the only networks and names that it may choose for
-    pushes."""
+    """What a token may use. None: no limit of its own. `look_ups_per_s`: host names that its calls choose for pushes.
+    `push_allow`: the only networks and names that they may choose."""
 
     requests_per_s: float | None = None
     max_connections: int | None = None
     max_polls: int | None = None
     max_pending_jobs: int | None = None
     max_queued_jobs: int | None = None
+    look_ups_per_s: float | None = None
     push_allow: tuple[str, ...] | None = None
 
 

@@ -6,7 +6,8 @@
     poll          with Quota.poll
     queued jobs   queue_of                 of a namespace: those that wait for a script call (engine.queue_limit)
                   Quota.queue              of a token: those of its calls
-    name look-up  look_up                  names that pushes resolve, per second; only of a namespace
+    name look-up  look_up                  of a namespace: names that pushes resolve, per second
+                  choose_name              of a token: names that its calls choose for pushes, per second
     send          refuse_pending           pending jobs are counted in server.pending_jobs
 
 These limits hold per process, except the pending jobs, which are those in the store. A Quota is made of at most two
@@ -109,8 +110,7 @@ class Use:
         self.bucket = None if limits.requests_per_s is None else Bucket(limits.requests_per_s)
         self.connections = 0
         self.polls = 0
-        per_s: float | None = getattr(limits, "look_ups_per_s", None)
-        self.look_ups = None if per_s is None else Bucket(per_s)
+        self.look_ups = None if limits.look_ups_per_s is None else Bucket(limits.look_ups_per_s)
         self.queue = None if limits.max_queued_jobs is None else QueueLimit(limits.max_queued_jobs, full)
 
     def rows(self, pending: Mapping[str, int]) -> list[tuple[str, float | None, int | None]]:
@@ -122,7 +122,7 @@ class Use:
             ("max_polls", limits.max_polls, self.polls),
             ("max_pending_jobs", limits.max_pending_jobs, pending.get(self.owner.namespace)),
             ("max_queued_jobs", limits.max_queued_jobs, 0 if self.queue is None else self.queue.jobs),
-            ("look_ups_per_s", None if self.look_ups is None else self.look_ups.rate, None),
+            ("look_ups_per_s", limits.look_ups_per_s, None),
         ]
 
 
@@ -272,6 +272,16 @@ class Quotas:
             return 0.0
         self.refuse(use.owner, "look_ups_per_s", f"{use.look_ups.rate:g} look-ups per second")
         return use.look_ups.wait_s()
+
+    def choose_name(self, namespace: str, grant: Grant) -> None:
+        """Count a host name that a call chooses for pushes: it is resolved later, when nobody knows the token. Raises
+        QuotaExceeded."""
+        if grant.limits is None or grant.limits.look_ups_per_s is None:
+            return
+        use = self._token_use(grant, namespace, grant.limits)
+        if use.look_ups is not None and not take((use.look_ups,), asyncio.get_running_loop().time()):
+            amount = f"{use.look_ups.rate:g} look-ups per second"
+            raise self.refuse(use.owner, "look_ups_per_s", amount, ceil(use.look_ups.wait_s()))
 
     def refuse(self, owner: Owner, limit: str, amount: str, retry_after_s: int = 1) -> QuotaExceeded:
         """Count a refusal. Returns the error."""
