@@ -18,7 +18,7 @@ import msgspec
 from ..engine.audit import AuditNote
 from ..engine.completion import Begun, poll
 from ..engine.errors import DuelineError, Forbidden
-from ..engine.queue_limit import QueuedCall
+from ..engine.queue_limit import QueueLimit
 from ..rights import EVERYTHING, Grant, Right
 
 
@@ -38,7 +38,8 @@ class Request(msgspec.Struct):
     grant: Grant = EVERYTHING
     address: str = ""  # the host that the client calls from; empty if that is unknown
     note: AuditNote | None = None  # for the audit log; set by the server if the route is audited
-    queued: QueuedCall | None = None  # set by the server if the caller's token has a limit of queued jobs
+    queue: QueueLimit | None = None  # set by the server if the caller's token has a limit of queued jobs
+    held: int = 0  # jobs of this call that count for it
 
     def describe(self, topic: str = "", ids: Sequence[str] | None = None, command: str = "", **details: object) -> None:
         """Say what this call is about, if it is audited. Never pass bodies, headers or secrets."""
@@ -65,8 +66,8 @@ class Request(msgspec.Struct):
     def hold_jobs(self, jobs: int) -> None:
         """Say how many jobs this call is about, if that is limited. For calls of many jobs, and where the body names
         the command; never for pulls, acks, releases and extends. Raises QuotaExceeded."""
-        if self.queued is not None:
-            self.queued.hold(jobs)
+        if self.queue is not None:
+            self.held = self.queue.hold(jobs, self.held)
 
     def check_right(self, right: Right) -> None:
         """For a right that depends on the body. Raises Forbidden."""

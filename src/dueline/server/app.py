@@ -126,7 +126,14 @@ class App:
             self.engine.limit_sends(self._pending)
             self.quotas.pending = self._pending.in_use
         self.pushed = PushNotices(Notices("dueline.push"))
-        self.push = Push(settings, self.engine, self.pushed, self.pushed.refused_at_send, self.quotas.look_up)
+        self.push = Push(
+            settings,
+            self.engine,
+            self.pushed,
+            self.pushed.refused_at_send,
+            self.quotas.look_up,
+            self.quotas.choose_name,
+        )
         self._watch = StoreWatch(self.access)
         self.health = Health(self._watch)
         self.certificate = Certificate.of(settings.server.tls)

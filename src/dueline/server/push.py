@@ -44,7 +44,8 @@ def resolver_of(settings: Settings) -> Resolver:
 
 class Push:
     """Makes the outgoing calls of this process. `rules` are the checks that dialects apply to targets. `denied` is
-    called with the reason when such a check refuses a URL. Dialects add their own `couriers` before `start`."""
+    called with the reason when such a check refuses a URL, `choose_name` for a URL with a host name that it accepts;
+    that may raise QuotaExceeded. Dialects add their own `couriers` before `start`."""
 
     def __init__(
         self,
@@ -53,10 +54,12 @@ class Push:
         watch: PushObserver = NullObserver(),
         denied: Callable[[str], None] = lambda reason: None,
         look_up: Callable[[str], float] = lambda namespace: 0.0,
+        choose_name: Callable[[str, Grant], None] = lambda namespace, grant: None,
     ) -> None:
         push = settings.push
         self._egress = egress_of(settings)
         self._denied = denied
+        self._choose_name = choose_name
         self.rules = PushRules(
             url=self.check_url,
             service=self.check_service,
@@ -91,7 +94,7 @@ class Push:
 
     def check_url(self, url: str, namespace: str, grant: Grant = EVERYTHING) -> None:
         """Refuse a URL that this server would not call for a namespace, or that the caller may not choose. Raises
-        InvalidField or EgressRefused."""
+        InvalidField, EgressRefused or QuotaExceeded."""
         try:
             destination = self._egress.of(namespace).check_url(url)
             if grant.push_allow is not None:
@@ -99,6 +102,8 @@ class Push:
         except EgressRefused as refused:
             self._denied(refused.message)
             raise
+        if destination.address is None:
+            self._choose_name(namespace, grant)
 
     def check_service(self, service: str, grant: Grant) -> None:
         """Refuse a service that the caller may not choose. Raises EgressRefused."""

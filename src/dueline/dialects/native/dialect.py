@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from ...api.operations import OPERATIONS, Operation
 from ...engine.engine import Engine
 from ...engine.errors import DuelineError
-from ...rights import EVERYTHING, Right
+from ...rights import ALL, Right
 from ..contract import Dialect, DialectContext
 from ..http import Request, Response, Route, TokenPlace, on_line
 from ..settings import DialectSettings
 from . import encode
-from .access import access_check, jobs_in
+from .access import ASKS_FOR_RIGHTS, access_check, jobs_in
 from .api import Handle, NativeApi, complete
 from .audit import note_reply, note_request
 from .event_handlers import begin_events
@@ -57,6 +57,7 @@ def _route(operation: Operation, handle: Handle, engine: Engine) -> Route:
 def _handler(operation: Operation, handle: Handle, engine: Engine) -> Awaits:
     """The handler of a route: read the request struct, handle it, write the reply."""
     read, check = reader(operation), access_check(operation, engine)
+    asks_for_rights, holds_jobs = operation.name in ASKS_FOR_RIGHTS, operation.right is not Right.PULL
 
     async def respond(request: Request) -> Response:
         note = request.note
@@ -64,11 +65,11 @@ def _handler(operation: Operation, handle: Handle, engine: Engine) -> Awaits:
         asked = read(request)
         if note is not None:
             note_request(note, asked)
-        if check is not None and request.grant is not EVERYTHING:
+        if check is not None and (asks_for_rights or ALL not in request.grant.topics):
             check(caller, request.params, asked)
         if operation.name == "events" and asked.wait_ms is None:
             return await begin_events(engine, caller, asked, request.headers.get("last-event-id"))
-        if request.queued is not None and operation.right is not Right.PULL and (jobs := jobs_in(asked)) > 1:
+        if request.queue is not None and holds_jobs and (jobs := jobs_in(asked)) > 1:
             request.hold_jobs(jobs)  # the router has counted one
         try:
             reply = await handle(caller, asked, *request.params)

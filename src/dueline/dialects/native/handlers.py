@@ -19,6 +19,7 @@ from ...engine.engine import Engine
 from ...engine.errors import BadRequest, DuelineError, Forbidden, NotFound
 from ...engine.replies import refusal
 from ...engine.store import Outcome
+from ...rights import Right
 from ..contract import PushRules
 from . import decode, encode
 from .items import in_list, of_each
@@ -200,10 +201,12 @@ class NativeHandlers:
 
     async def info(self, caller: Caller, _: object) -> Reply:
         info = self._info()
-        shown = tuple(  # a token must not see other namespaces, nor what other tokens use
+        sees_tokens = caller.grant.namespace is None and caller.grant.allows(Right.ADMIN)
+        shown = tuple(  # a token must not see other namespaces, nor what other tokens use, unless it manages them all
             one
             for one in info.limits_in_use
-            if one.namespace in (None, caller.namespace) and one.token_id in (None, caller.grant.token_id)
+            if one.namespace in (None, caller.namespace)
+            and (sees_tokens or one.token_id in (None, caller.grant.token_id))
         )
         access = encode.access(caller.grant)
         return Reply(msgspec.structs.replace(info, namespace=caller.namespace, limits_in_use=shown, access=access))
