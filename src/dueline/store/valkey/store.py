@@ -305,7 +305,7 @@ class ValkeyStore:
             ]
             await self.release(partition, dead)
         if (heard := self.hook.outcomes) is not None:
-            outcome_reports.report_pull(heard, partition, jobs, n, blob)
+            outcome_reports.report_pull(heard, partition, pull.credits, jobs, n, blob)
         deaths = (Reason.EXPIRED,) * n[3] + (Reason.EXHAUSTED,) * n[4] + (Reason.CORRUPT,) * len(corrupt)
         next_ms, more = None if n[0] < 0 else n[0], bool(n[1]) or bool(corrupt)
         return PullOutcome(jobs, next_ms, more, now_ms, not said & 2, deaths, n[2], n[5])
