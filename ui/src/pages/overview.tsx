@@ -1,7 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { call, type Charts, type Push, type Readiness, type State, type Topic, topicPath } from "../api";
 import { type Series, Spark, thinned } from "../charts";
-import { exact, short, span } from "../format";
+import { exact, rate, short, span } from "../format";
 import { t } from "../i18n";
 import { Icon, StateMark } from "../icons";
 import { missing, useLive } from "../live";
@@ -75,8 +75,6 @@ function Tile({ name, figure, note, values, kind, link }: TileProps) {
   const inner = <><div class="name">{name}</div><div class="figure">{figure}</div><div class="note">{note}</div>{values && <Spark values={values} {...(kind ? { kind } : {})} />}</>;
   return link ? <a class="panel tile" href={link}>{inner}</a> : <div class="panel tile">{inner}</div>;
 }
-
-const rate = (perS: number): string => (perS === 0 ? "0" : perS < 0.1 ? "< 0.1" : perS < 100 ? perS.toFixed(1) : exact(Math.round(perS)));
 
 const POINTS = 96;
 const mean = (some: number[]): number => some.reduce((all, one) => all + one, 0) / some.length;

@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
 import { call, type Topic, type TopicPage } from "../api";
-import { exact } from "../format";
+import { exact, rate, span } from "../format";
 import { t } from "../i18n";
 import { Icon, StateMark } from "../icons";
 import { Empty, Loaded, Num, Page, Panel, Time, act } from "../parts";
@@ -9,7 +9,7 @@ import { go, href, useRoute } from "../route";
 import { MOST_TOPICS, isDeserted, useSession } from "../session";
 import { SendButton } from "./send";
 
-type Column = "topic" | "scheduled" | "ready" | "oldest" | "leased" | "dead" | "consumers" | "next";
+type Column = "topic" | "scheduled" | "ready" | "oldest" | "leased" | "done" | "dead" | "late" | "consumers" | "next";
 
 const VALUES: Record<Column, (topic: Topic) => number | string> = {
   topic: (one) => one.topic,
@@ -17,7 +17,9 @@ const VALUES: Record<Column, (topic: Topic) => number | string> = {
   ready: (one) => -one.counts.ready,
   oldest: (one) => one.oldest_ready_at_ms ?? Infinity,
   leased: (one) => -one.counts.leased,
+  done: (one) => -(one.done_per_s ?? -1),
   dead: (one) => -one.counts.dead,
+  late: (one) => -(one.late_p99_ms ?? -1),
   consumers: (one) => -one.waiters,
   next: (one) => one.next_due_at_ms ?? Infinity,
 };
@@ -43,6 +45,14 @@ function ordered(topics: Topic[], by: Column, find: string, pinned: Set<string>)
     });
 }
 
+function sentence(topics: Topic[], more: boolean): string {
+  if (!topics.length) return t("There are no topics yet.");
+  const [deserted, paused] = [topics.filter(isDeserted).length, topics.filter((one) => one.paused).length];
+  const first = more ? t("The first {n} topics by name; there are more", { n: exact(topics.length) }) : t("{n} topics", { n: exact(topics.length) });
+  const second = deserted ? t("; {n} topics have ready jobs and nobody consumes them", { n: exact(deserted) }) : t("; every one with ready jobs is being consumed");
+  return `${first}${second}${paused ? t("; {n} paused", { n: exact(paused) }) : ""}${t(".")}`;
+}
+
 export function Topics() {
   const { topics: live, ns, info } = useSession();
   const { query } = useRoute();
@@ -59,7 +69,7 @@ export function Topics() {
   const set = (values: Record<string, string>): void => go(href(["topics"], { sort: by === "topic" ? "" : by, find, ...values }), true);
   const only = info.access.topics.filter((name) => !/[*?[]/.test(name));
   return (
-    <Page title={t("Topics")} lead={live.data && (cursor ? t("The first {n} topics by name; there are more.", { n: exact(live.data.topics.length + more.topics.length) }) : t("{n} topics", { n: exact(live.data.topics.length + more.topics.length) }))} actions={<SendButton />}>
+    <Page title={t("Topics")} lead={live.data && sentence([...live.data.topics, ...more.topics], cursor !== null)} actions={<SendButton />}>
       {live.error?.code === "forbidden" && only.length > 0 && (
         <Panel title={t("Topics of your token")}><div class="list">{only.map((name) => <a class="item" href={href(["topics", name])} key={name}>{name}</a>)}</div></Panel>
       )}
@@ -91,6 +101,15 @@ function Namespaces() {
   );
 }
 
+const FIVE = "In the last five full minutes, on all servers";
+const Unknown = () => <span class="zero" title={t("not known, or nothing was delivered")}>–</span>;
+
+/** Jobs that were acked, in a second. */
+export const Rate = ({ topic }: { topic: Topic }) => topic.done_per_s === null ? <Unknown /> : <span class={topic.done_per_s ? undefined : "zero"} title={t(FIVE)}>{rate(topic.done_per_s)}</span>;
+
+/** How late 99 of 100 deliveries were at most. */
+export const Late = ({ topic }: { topic: Topic }) => topic.late_p99_ms === null ? <Unknown /> : <span title={t(FIVE)}>{span(topic.late_p99_ms)}</span>;
+
 type TableProps = { topics: Topic[]; by: Column; sort: (column: Column) => void; pinned: Set<string>; pin: (topic: string) => void };
 
 function TopicTable({ topics, by, sort, pinned, pin }: TableProps) {
@@ -101,9 +120,9 @@ function TopicTable({ topics, by, sort, pinned, pin }: TableProps) {
   );
   return (
     <div class="wrap">
-      <table class="cards">
+      <table class="cards dense">
         <thead>
-          <tr>{head("topic", t("Topic"), false)}<th>{t("State")}</th>{head("scheduled", t("scheduled"))}{head("ready", t("ready"))}{head("oldest", t("Oldest ready"), false)}{head("leased", t("leased"))}{head("dead", t("dead"))}{head("consumers", t("Consumers"))}{head("next", t("Next due"), false)}</tr>
+          <tr>{head("topic", t("Topic"), false)}<th>{t("State")}</th>{head("scheduled", t("scheduled"))}{head("ready", t("ready"))}{head("oldest", t("Oldest ready"), false)}{head("leased", t("leased"))}{head("done", t("done/s"))}{head("dead", t("dead"))}{head("late", t("Late p99"))}{head("consumers", t("Consumers"))}{head("next", t("Next due"), false)}</tr>
         </thead>
         <tbody>
           {topics.slice(0, 1000).map((one) => (
@@ -119,7 +138,9 @@ function TopicTable({ topics, by, sort, pinned, pin }: TableProps) {
               <td class="num" data-label={t("ready")}><Num n={one.counts.ready} /></td>
               <td data-label={t("Oldest ready")}><Time ms={one.oldest_ready_at_ms} /></td>
               <td class="num" data-label={t("leased")}><Num n={one.counts.leased} /></td>
+              <td class="num" data-label={t("done/s")}><Rate topic={one} /></td>
               <td class="num" data-label={t("dead")}><Num n={one.counts.dead} /></td>
+              <td class="num" data-label={t("Late p99")}><Late topic={one} /></td>
               <td class="num" data-label={t("Consumers")}><Num n={one.waiters} /></td>
               <td data-label={t("Next due")}><Time ms={one.next_due_at_ms} /></td>
             </tr>
