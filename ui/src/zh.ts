@@ -357,6 +357,7 @@ export const ZH: Record<string, string> = {
   "The first groups of {n} topics; a topic lists all of its groups.": "这是 {n} 个主题的前若干组；主题页会列出其全部合并组。",
   "The first {n} jobs of each of {asked} topics out of {of} that have such jobs. Open a topic to see all.": "有此类任务的主题共 {of} 个，这里列出其中 {asked} 个主题各自的前 {n} 个任务。打开主题可查看全部。",
   "The first {n} topics by name; there are more": "按名称排列的前 {n} 个主题，还有更多",
+  "The first {n} topics by name; there are more.": "按名称排列的前 {n} 个主题，还有更多。",
   "The job and its body are deleted for ever.": "任务及其内容将被永久删除。",
   "The job was sent": "任务已发送",
   "The job was there already": "任务已存在",

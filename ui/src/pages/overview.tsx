@@ -94,7 +94,7 @@ function Tiles({ charts, topics }: { charts: Charts | undefined; topics: Topic[]
   return (
     <div class="tiles six">
       <Tile name={t("Sends/s")} figure={charts ? perS("sends") : "–"} note={charts ? day("sends") : ""} values={line(series["sends"])} />
-      <Tile name={t("Deliveries/s")} figure={charts ? perS("deliveries") : "–"} note={charts ? t("{n} done in 24 h", { n: short(sum(series["acks"])) }) : ""} values={line(series["deliveries"])} />
+      <Tile name={t("Deliveries/s")} figure={charts ? perS("deliveries") : "–"} note={charts && <span title={t("{n} done in 24 h", { n: exact(sum(series["acks"])) })}>{perS("acks")} {t("done/s")}</span>} values={line(series["deliveries"])} />
       <Tile name={t("Failures/s")} figure={charts ? perS("failures") : "–"} note={charts ? day("failures") : ""} values={line(series["failures"])} kind="warn" />
       <Tile name={t("Lateness p99")} figure={p99 === undefined ? "–" : span(p99)} note={p50 === undefined ? "" : t("p50 {span}", { span: span(p50) })} values={line(series["late_p99_ms"], most)} />
       <Tile name={t("Unfinished jobs")} figure={<Num n={pending} />} note={t("{n} topics", { n: exact(topics.length) })} values={line(series["pending"])} link={href(["jobs"])} />
