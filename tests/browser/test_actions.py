@@ -84,7 +84,7 @@ async def test_a_push_target_is_made_edited_paused_and_removed(open_view: OpenVi
                 await expect(view.page.locator("main")).not_to_contain_text("MDEy")
                 client.send("flow-target", 2, id="now")
                 await hook.arrived(1)
-                [received] = hook.calls
+                [received] = hook.came
                 assert received.headers["authorization"] == "Bearer abcdefghijkl"
                 assert "webhook-signature" in {name.lower() for name in received.headers}
                 panel = view.page.locator("section", has=view.page.locator("dl.facts"))
