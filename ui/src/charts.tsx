@@ -30,7 +30,7 @@ export function thinned(values: Series, most: number, join: (some: number[]) => 
 /** A line without axes. Where a number is not known, it is interrupted. */
 export function Spark({ values, kind = "" }: { values: Series; kind?: string }) {
   const known = values.filter((one) => one !== null);
-  const most = Math.max(1e-9, ...known);
+  const most = Math.max(0, ...known);
   const x = (at: number): number => (at / Math.max(1, values.length - 1)) * 100;
   const y = (value: number): number => 23 - (value / most) * 20;
   const runs: string[][] = [[]];
@@ -38,7 +38,7 @@ export function Spark({ values, kind = "" }: { values: Series; kind?: string }) 
   return (
     <svg class={`spark ${kind}`} viewBox="0 0 100 24" preserveAspectRatio="none" aria-hidden="true">
       <line class="zero-line" x1="0" x2="100" y1="23" y2="23" />
-      {runs.filter((run) => run.length > 1).map((run, at) => <g key={at}><polygon points={`${run[0]!.split(",")[0]},24 ${run.join(" ")} ${run.at(-1)!.split(",")[0]},24`} /><polyline points={run.join(" ")} /></g>)}
+      {most > 0 && runs.filter((run) => run.length > 1).map((run, at) => <g key={at}><polygon points={`${run[0]!.split(",")[0]},24 ${run.join(" ")} ${run.at(-1)!.split(",")[0]},24`} /><polyline points={run.join(" ")} /></g>)}
     </svg>
   );
 }

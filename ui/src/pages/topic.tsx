@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
 import { call, now, type State, type Topic, topicPath } from "../api";
-import { exact, parseDuration, relative, span } from "../format";
+import { exact, middle, parseDuration, relative, span } from "../format";
 import { t } from "../i18n";
 import { Icon } from "../icons";
 import { useLive } from "../live";
@@ -48,7 +48,7 @@ export function TopicPage({ name, tab }: { name: string; tab: string }) {
     </>
   );
   return (
-    <Page crumb={<a href={href(["topics"])}>{t("Topics")}</a>} title={name} lead={topic && sentence(topic)} actions={actions}>
+    <Page crumb={<a href={href(["topics"])}>{t("Topics")}</a>} title={<span title={name}>{middle(name, 96)}</span>} lead={topic && sentence(topic)} actions={actions}>
       <Loaded live={live}>
         {(topic) => (
           <>

@@ -95,7 +95,7 @@ function Namespaces() {
   return (
     <Panel title={t("Namespaces")}>
       <div class="list">
-        {namespaces.map((name) => <a class="item" key={name} href={href(["topics"], {}, name)} aria-current={name === ns ? "true" : undefined}><span><strong>{name}</strong> <span class="dim">{name === ns ? t("shown now") : ""}{name in info.dialects ? t("jobs of the protocol {name}", { name }) : ""}</span></span></a>)}
+        {namespaces.map((name) => <a class="item" key={name} href={href(["topics"], {}, name)} aria-current={name === ns ? "true" : undefined}><span><strong>{name}</strong> <span class="dim">{[name === ns && t("shown now"), name in info.dialects && t("jobs of the protocol {name}", { name })].filter(Boolean).join(" · ")}</span></span></a>)}
       </div>
     </Panel>
   );
