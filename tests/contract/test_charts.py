@@ -86,6 +86,8 @@ async def test_a_new_namespace_takes_the_place_of_one_that_was_quiet_for_a_day(k
     await charts.add([ChartRow(f"n{number}", minute_of(kit), (1,)) for number in range(1, MAX_NAMESPACES)])
     assert await charts.add([ChartRow("new", minute_of(kit), (1,))]) == [False]
     assert await rows(kit, "new") == []
+    assert await charts.read_topics("new", minute_of(kit)) == (None, [])  # what it does is not known
+    assert (await charts.read_topics("n1", minute_of(kit)))[0] is not None
     await kit.advance((RING_MINUTES - 5) * MINUTE_MS)
     await charts.add([ChartRow("new", minute_of(kit), (1,)), ChartRow("newer", minute_of(kit), (1,))])
     assert await rows(kit, "new") == [(0, (1,), None)]

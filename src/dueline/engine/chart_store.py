@@ -47,5 +47,6 @@ class ChartStore(Protocol):
         ...
 
     async def read_topics(self, namespace: str, minute: int) -> tuple[int | None, list[ChartRow]]:
-        """The minute of the first row ever, and the rows of topics of the TOPIC_MINUTES minutes from this one on."""
+        """The minute of the first row ever (None: there is none, or the namespace has no ring), and the rows of topics
+        of the TOPIC_MINUTES minutes from this one on."""
         ...

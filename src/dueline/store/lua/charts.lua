@@ -12,7 +12,7 @@
 -- RETURN status now 0 0 numbers blob
 --        1: per row 1 if the caller should count the pending jobs now   3: the minute of the first row ever (-1), then
 --           the sizes of the rows; blob: the rows, each a msgpack array of minute, pending (-1), counts. Some may be of an earlier day
---           4: as 3; a row is of one minute: an array of the minute, the number of topics and a map of topic ("": others) to counts
+--           4: as 3, -1 also for a namespace without a place; a row is of one minute: an array of the minute, the number of topics and a map of topic ("": others) to counts
 -- BOUND  add: 500 rows of namespaces and 1,000 of topics, 1,448 fields of one namespace removed; read: 240 fields.
 --        A clock step does not refuse a call: rows outside the last day, as the store says, are ignored.
 local state, ring, names = KEYS[1], KEYS[2], KEYS[3]
@@ -52,14 +52,14 @@ local function write(name, row)
 end
 
 if N[1] >= 3 then
-  local name, fields, most, place = take(N[2]), {}, 240, field
+  local name, fields, most, place, begun = take(N[2]), {}, 240, field, redis.call('HGET', state, 'b')
   if N[1] == 4 then
-    most, place = SLOTS, topics_field
+    most, place, begun = SLOTS, topics_field, redis.call('ZSCORE', names, name) and begun
   end
   for minute = N[3], N[3] + math.min(N[4], most) - 1 do
     fields[#fields + 1] = place(name, minute)
   end
-  local sizes, rows = { tonumber(redis.call('HGET', state, 'b') or -1) }, {}
+  local sizes, rows = { tonumber(begun or -1) }, {}
   for _, row in ipairs(redis.call('HMGET', ring, unpack(fields))) do
     if row then
       sizes[#sizes + 1] = #row

@@ -99,7 +99,8 @@ class MemoryCharts:
     async def read_topics(self, namespace: str, minute: int) -> tuple[int | None, list[ChartRow]]:
         wanted = range(minute, minute + TOPIC_MINUTES)
         kept = (self._topics.get((namespace, one % TOPIC_SLOTS), {}).values() for one in wanted)
-        return self._first, [row for rows in kept for row in rows if row.minute in wanted]
+        found = [row for rows in kept for row in rows if row.minute in wanted]
+        return self._first if namespace in self._last else None, found
 
 
 def _added(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
