@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -152,8 +153,15 @@ async def test_pictures(open_view: OpenView, demo: str, tmp_path: Path) -> None:
         for name in PHONE_PICTURES:
             await picture(view, name, folder / f"{name}-phone.png")
     async with open_view(demo, locale="zh-CN") as view:
-        await picture(view, "overview", folder / "overview-chinese.png")
+        shown = folder if has_chinese_font() else tmp_path
+        await picture(view, "overview", shown / "overview-chinese.png")
     assert len(list(folder.glob("*.png"))) >= 2 * len(PICTURES) + len(PHONE_PICTURES) + 1
+
+
+def has_chinese_font() -> bool:
+    """Without one the picture would show empty boxes, so that of the docs stays as it is."""
+    fonts = shutil.which("fc-list")
+    return fonts is None or subprocess.run([fonts, ":lang=zh"], capture_output=True, check=True).stdout != b""
 
 
 async def picture(view: View, name: str, path: Path) -> None:
