@@ -110,3 +110,26 @@ async def test_the_colours_are_chosen_and_kept(open_view: OpenView) -> None:
         dark = await page.evaluate(background)
         await view.open("topics")
         assert await page.evaluate(background) == dark != light
+
+
+async def test_a_topic_is_paused_and_resumed_and_gets_a_job_in_the_list(open_view: OpenView, shop: str) -> None:
+    with Client(shop) as client:
+        client.send("flow-row", 1, id="a", delay="1h")
+        async with open_view() as view:
+            await view.open("topics?find=flow-row")
+            row = view.page.locator("tbody tr")
+            await view.button("Actions on flow-row").click()
+            await view.dialog.get_by_role("button", name="Pause").click()
+            assert not client.topic("flow-row").paused  # it asks for how long
+            await view.dialog.get_by_role("button", name="Pause").click()
+            await expect(row).to_contain_text("paused")
+            assert client.topic("flow-row").paused
+            await view.button("Actions on flow-row").click()
+            await view.dialog.get_by_role("button", name="Resume").click()
+            await expect(row).not_to_contain_text("paused")
+            await view.button("Actions on flow-row").click()
+            await view.dialog.get_by_role("button", name="Send a job").click()
+            await view.dialog.get_by_label("Id", exact=True).fill("b")
+            await view.dialog.get_by_role("button", name="Send", exact=True).click()
+            await expect(view.page.get_by_role("heading", level=1)).to_have_text("b")
+        assert client.get("flow-row", "b").state == "scheduled"

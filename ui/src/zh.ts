@@ -29,6 +29,8 @@ export const ZH: Record<string, string> = {
   "A topic appears with its first job.": "发送第一个任务后主题就会出现。",
   "Access": "访问控制",
   "Action": "操作",
+  "Actions": "操作",
+  "Actions on {topic}": "{topic} 的操作",
   "Addresses of private networks must be allowed in the server's settings": "内网地址需要先在服务器配置中放行",
   "Against many jobs at the same moment": "避免大量任务同时到期",
   "All entries fit the budget.": "所有条目都在预算之内。",

@@ -88,7 +88,7 @@ function Counts({ topic }: { topic: Topic }) {
   );
 }
 
-function PauseDialog({ name, close, done }: { name: string; close: () => void; done: () => void }) {
+export function PauseDialog({ name, close, done }: { name: string; close: () => void; done: () => void }) {
   const { ns } = useSession();
   const [text, setText] = useState("");
   const ms = text ? parseDuration(text) : undefined;

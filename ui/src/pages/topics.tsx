@@ -1,13 +1,14 @@
 import { useState } from "preact/hooks";
-import { call, type Topic, type TopicPage } from "../api";
-import { exact, rate, span } from "../format";
+import { call, type Topic, type TopicPage, topicPath } from "../api";
+import { exact, middle, rate, span } from "../format";
 import { t } from "../i18n";
 import { Icon, StateMark } from "../icons";
-import { Empty, Loaded, Num, Page, Panel, Time, act } from "../parts";
+import { Dialog, Empty, Loaded, Num, Page, Panel, Time, act } from "../parts";
 import { usePins } from "../pins";
 import { go, href, useRoute } from "../route";
-import { MOST_TOPICS, isDeserted, useSession } from "../session";
-import { SendButton } from "./send";
+import { MOST_TOPICS, isDeserted, useCan, useSession } from "../session";
+import { SendButton, SendDialog } from "./send";
+import { PauseDialog } from "./topic";
 
 type Column = "topic" | "scheduled" | "ready" | "oldest" | "leased" | "done" | "dead" | "late" | "consumers" | "next";
 
@@ -101,6 +102,34 @@ function Namespaces() {
   );
 }
 
+/** What can be done with a topic, without leaving the list. */
+function RowMenu({ topic }: { topic: Topic }) {
+  const { ns, topics } = useSession();
+  const can = useCan();
+  const [open, setOpen] = useState<"menu" | "pause" | "send" | null>(null);
+  const close = (): void => setOpen(null);
+  const name = topic.topic;
+  if (!can("manage") && !can("send")) return null;
+  const resume = (): Promise<void> => (close(), act(() => call("POST", `${topicPath(name)}/resume`, { ns }), t("Resumed"), topics.reload));
+  return (
+    <>
+      <button class="quiet" aria-label={t("Actions on {topic}", { topic: name })} onClick={() => setOpen("menu")}><Icon name="more" /></button>
+      {open === "menu" && (
+        <Dialog title={middle(name, 60)} close={close}>
+          <div class="list">
+            {can("manage") && (topic.paused ? <button type="button" class="item" onClick={() => void resume()}><Icon name="play" />{t("Resume")}</button> : <button type="button" class="item" onClick={() => setOpen("pause")}><Icon name="pause" />{t("Pause")}</button>)}
+            {can("send") && <button type="button" class="item" onClick={() => setOpen("send")}><Icon name="plus" />{t("Send a job")}</button>}
+            <a class="item" href={href(["topics", name, "policy"])}><Icon name="access" />{t("Policy")}</a>
+            <a class="item" href={href(["topics", name, "dead"])}><Icon name="dead" />{t("Dead letters")}</a>
+          </div>
+        </Dialog>
+      )}
+      {open === "pause" && <PauseDialog name={name} close={close} done={topics.reload} />}
+      {open === "send" && <SendDialog topic={name} close={close} />}
+    </>
+  );
+}
+
 const FIVE = "In the last five full minutes, on all servers";
 const Unknown = () => <span class="zero" title={t("not known, or nothing was delivered")}>–</span>;
 
@@ -122,7 +151,7 @@ function TopicTable({ topics, by, sort, pinned, pin }: TableProps) {
     <div class="wrap">
       <table class="cards dense">
         <thead>
-          <tr>{head("topic", t("Topic"), false)}<th>{t("State")}</th>{head("scheduled", t("scheduled"))}{head("ready", t("ready"))}{head("oldest", t("Oldest ready"), false)}{head("leased", t("leased"))}{head("done", t("done/s"))}{head("dead", t("dead"))}{head("late", t("Late p99"))}{head("consumers", t("Consumers"))}{head("next", t("Next due"), false)}</tr>
+          <tr>{head("topic", t("Topic"), false)}<th>{t("State")}</th>{head("scheduled", t("scheduled"))}{head("ready", t("ready"))}{head("oldest", t("Oldest ready"), false)}{head("leased", t("leased"))}{head("done", t("done/s"))}{head("dead", t("dead"))}{head("late", t("Late p99"))}{head("consumers", t("Consumers"))}{head("next", t("Next due"), false)}<th><span class="sr">{t("Actions")}</span></th></tr>
         </thead>
         <tbody>
           {topics.slice(0, 1000).map((one) => (
@@ -143,6 +172,7 @@ function TopicTable({ topics, by, sort, pinned, pin }: TableProps) {
               <td class="num" data-label={t("Late p99")}><Late topic={one} /></td>
               <td class="num" data-label={t("Consumers")}><Num n={one.waiters} /></td>
               <td data-label={t("Next due")}><Time ms={one.next_due_at_ms} /></td>
+              <td class="menu"><RowMenu topic={one} /></td>
             </tr>
           ))}
         </tbody>
