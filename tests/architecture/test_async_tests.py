@@ -69,6 +69,6 @@ def test_async_tests_run_in_the_loop_of_their_fixtures_and_fail_when_they_should
 
 
 def test_without_the_hook_an_async_test_fails(pytester: pytest.Pytester) -> None:
-    """Should the hook ever be lost, the suite is red: pytest itself refuses what nobody awaits."""
+    """If the hook were lost, the suite would fail: pytest itself refuses an async test that nothing awaits."""
     pytester.makepyfile("async def test_that_nobody_awaits(): ...")
     pytester.runpytest("-p", "no:cacheprovider").assert_outcomes(failed=1)

@@ -47,14 +47,14 @@ async def test_no_topic_takes_a_new_id_not_even_a_topic_that_is_new_there(words:
         assert await send(kit, topic, "other", version=3, **words) == MOVED, "it need not know the topic's policy"
         [merged] = await kit.store.send(place(kit, topic), [merging()], 0)
         assert merged == MOVED
-    assert await kit.store.held(place(kit), 100) == {"held"}
+    assert await kit.store.stored_ids(place(kit), 100) == {"held"}
     assert await pulled(kit, "known") == ["held"]
 
 
 async def test_it_closes_before_its_first_job(kit: StoreKit) -> None:
     await close(kit)
     assert await send(kit, "a", "1") == MOVED
-    assert await kit.store.held(place(kit), 100) == frozenset()
+    assert await kit.store.stored_ids(place(kit), 100) == frozenset()
     assert (await kit.store.send(place(kit, "a", 1), [item("1")]))[0].code is Code.CREATED, "only this one is closed"
 
 
@@ -87,7 +87,7 @@ async def test_an_ended_job_that_would_be_replaced_leaves(topic: str, kit: Store
     await close(kit)
     for id in ("done", "cancelled"):
         assert await send(kit, topic, id, on_ended=OnConflict.REPLACE) == MOVED
-    assert await kit.store.held(place(kit), 100) == frozenset()
+    assert await kit.store.stored_ids(place(kit), 100) == frozenset()
     after = await kit.store.stats(place(kit, "a"))
     assert (after.done, after.cancelled) == (0, 0)
 

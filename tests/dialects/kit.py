@@ -163,7 +163,7 @@ def _admin_token(data: Path) -> str:
         return store.create_token("tests", ["admin"], namespace="*").token
 
 
-class Behind:
+class NativeView:
     """The state behind a dialect, as the native API tells it."""
 
     client: Client
@@ -187,7 +187,7 @@ class Behind:
         return answer.json() if answer.status == 200 else None
 
 
-class Some:
+class AnyValue:
     """Stands in an expected answer for every value of one type that passes a check."""
 
     def __init__(self, kind: type, check: Any = None) -> None:

@@ -25,7 +25,7 @@ PUSH = json.dumps({"topic": "callers", "id": "1", "delay": 60, "ttr": 9, "body":
 
 
 @dataclass(frozen=True)
-class Site:
+class ServerKit:
     """A server. Its clients have no token, unless a test gives them one."""
 
     served: RunningServer
@@ -34,7 +34,7 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def site(runner: Runner, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def kit(runner: Runner, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerKit]:
     port = free_port()
     env = {
         "DUELINE_DIALECTS__CAMELLIA__AUTH": "network",
@@ -47,46 +47,46 @@ def site(runner: Runner, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
     served = runner.run(serve_with_tokens(tmp_path_factory.mktemp("callers"), env))
     assert served.token is not None
     token, served.token = served.token, None
-    yield Site(served, token, port)
+    yield ServerKit(served, token, port)
     runner.run(served.stop())
 
 
-async def test_the_start_and_the_server_say_who_may_call(site: Site) -> None:
-    said = await site.served.logged("who may call the dialects")
+async def test_the_start_and_the_server_say_who_may_call(kit: ServerKit) -> None:
+    said = await kit.served.logged("who may call the dialects")
     assert {name: said[name] for name in CALLERS} == CALLERS
-    off = (await site.served.logged("off, because"))["event"]
+    off = (await kit.served.logged("off, because"))["event"]
     names = [name for name in OFF if name != "exfe"]  # it was disabled
     assert f": {', '.join(names)}. To serve {names[0]}: [dialects.{names[0]}] auth = " in off
-    everyone = await site.served.logged("everyone who can reach the server may use youzan without a token")
+    everyone = await kit.served.logged("everyone who can reach the server may use youzan without a token")
     assert everyone["level"] == "warning"
-    info = await Client(site.served.server.port).ask("GET", "/v1/info", headers=bearer(site.token))
+    info = await Client(kit.served.server.port).ask("GET", "/v1/info", headers=bearer(kit.token))
     assert (info.json()["auth"], info.json()["dialects"]) == ("tokens", CALLERS)
 
 
-async def test_a_header_dialect_takes_its_token_only_there(site: Site) -> None:
-    client = site.served.client()
-    assert (await client.ask("POST", "/push", PUSH, bearer(site.token))).json() == ADDED
-    for answer in (await client.ask("POST", "/push", PUSH), await client.ask("POST", f"/{site.token}/push", PUSH)):
+async def test_a_header_dialect_takes_its_token_only_there(kit: ServerKit) -> None:
+    client = kit.served.client()
+    assert (await client.ask("POST", "/push", PUSH, bearer(kit.token))).json() == ADDED
+    for answer in (await client.ask("POST", "/push", PUSH), await client.ask("POST", f"/{kit.token}/push", PUSH)):
         assert (answer.status, answer.json()["code"]) == (401, 1)
 
 
-async def test_a_dialect_for_everyone_needs_no_token_and_the_native_api_does(site: Site) -> None:
-    q, topic = Youzan(site.served), site.served.topic()
+async def test_a_dialect_for_everyone_needs_no_token_and_the_native_api_does(kit: ServerKit) -> None:
+    q, topic = Youzan(kit.served), kit.served.topic()
     await q.add(topic, "callers-1", body="a")
     assert await q.pop(topic) == ("callers-1", "a")
     await q.finish("callers-1")
     await q.add(topic, "callers-2", delay=60)
     assert (await q.ask(command="delete", id="callers-2"))["success"]
-    native = await site.served.client().ask("GET", "/v1/topics", headers={"Dueline-Namespace": "youzan"})
+    native = await kit.served.client().ask("GET", "/v1/topics", headers={"Dueline-Namespace": "youzan"})
     assert native.status == 401
 
 
-async def test_a_network_dialect_lets_its_networks_in_without_admin(site: Site) -> None:
-    q = Camellia(site.served)
-    q.client = site.served.client(site.camellia_port)
-    topic = site.served.topic()
-    second = Camellia(site.served)
-    second.client = site.served.client(site.camellia_port)
+async def test_a_network_dialect_lets_its_networks_in_without_admin(kit: ServerKit) -> None:
+    q = Camellia(kit.served)
+    q.client = kit.served.client(kit.camellia_port)
+    topic = kit.served.topic()
+    second = Camellia(kit.served)
+    second.client = kit.served.client(kit.camellia_port)
     waiting = asyncio.ensure_future(second.poll(topic))
     sent = await q.send(topic, "a")
     assert [msg["msgId"] for msg in await waiting] == [sent["msgId"]]
@@ -100,22 +100,22 @@ async def test_a_network_dialect_lets_its_networks_in_without_admin(site: Site) 
     assert (await q.client.ask("GET", "/metrics")).status == 401
 
 
-async def test_a_network_dialect_closes_the_connections_of_others(site: Site) -> None:
-    before = await refused_connections(site)
-    stranger = Client(site.camellia_port, source="127.0.0.2")
+async def test_a_network_dialect_closes_the_connections_of_others(kit: ServerKit) -> None:
+    before = await refused_connections(kit)
+    stranger = Client(kit.camellia_port, source="127.0.0.2")
     with pytest.raises((EOFError, ConnectionError)):
         await stranger.ask("POST", BASE + "pullMsg?topic=t")
-    assert await refused_connections(site) == before + 1
-    logged = await site.served.logged("a connection was closed")
-    assert (logged["client"], logged["listen"]) == ("127.0.0.2", f"127.0.0.1:{site.camellia_port}")
-    elsewhere = Client(site.served.server.port, source="127.0.0.2")
+    assert await refused_connections(kit) == before + 1
+    logged = await kit.served.logged("a connection was closed")
+    assert (logged["client"], logged["listen"]) == ("127.0.0.2", f"127.0.0.1:{kit.camellia_port}")
+    elsewhere = Client(kit.served.server.port, source="127.0.0.2")
     assert (await elsewhere.ask("GET", "/healthz")).status == 200  # only that listener is closed to them
 
 
-async def test_a_dialect_without_a_choice_is_not_served(site: Site) -> None:
-    client = site.served.client()
+async def test_a_dialect_without_a_choice_is_not_served(kit: ServerKit) -> None:
+    client = kit.served.client()
     for path in ("/job/add", "/v3/queue/a/POST/aHR0cDovL3g", BASE + "pullMsg"):
-        answer = await client.ask("POST", path, b"{}", bearer(site.token))
+        answer = await client.ask("POST", path, b"{}", bearer(kit.token))
         assert (answer.status, answer.json()["error"]["code"]) == (404, "no_route"), path
 
 
@@ -123,7 +123,7 @@ def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
-async def refused_connections(site: Site) -> float:
-    page = await Client(site.served.server.port).ask("GET", "/metrics", headers=bearer(site.token))
+async def refused_connections(kit: ServerKit) -> float:
+    page = await Client(kit.served.server.port).ask("GET", "/metrics", headers=bearer(kit.token))
     [line] = [line for line in page.body.decode().split("\n") if line.startswith("dueline_http_connections_refused")]
     return float(line.split()[1])

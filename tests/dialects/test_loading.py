@@ -31,7 +31,7 @@ SENDS: dict[str, Call] = {
 
 
 class StartingServer:
-    """A server that waits for its store, which `store` is when it comes."""
+    """A server that waits for its `store`, which a test starts later."""
 
     def __init__(self, data: Path) -> None:
         self.store = PrivateValkey(port=free_port())

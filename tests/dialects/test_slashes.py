@@ -20,7 +20,7 @@ OWN_PORTS = ("ouqiang", "spring", "camellia")
 
 
 @dataclass(frozen=True)
-class Site:
+class ServerKit:
     """One server: the port of each dialect."""
 
     ports: dict[str, int]
@@ -28,13 +28,15 @@ class Site:
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["shared", "alone"])
-def site(request: pytest.FixtureRequest, runner: Runner, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def kit(
+    request: pytest.FixtureRequest, runner: Runner, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServerKit]:
     ports = {name: free_port() for name in OWN_PORTS} if request.param else {}
     env = {f"DUELINE_DIALECTS__{name.upper()}__LISTEN": f"127.0.0.1:{port}" for name, port in ports.items()}
     data = tmp_path_factory.mktemp("slashes")
     served = runner.run(serve(data, {"DUELINE_PUSH__ALLOW": "127.0.0.0/8", **env}))
     shared = dict.fromkeys((*OWN_PORTS, "exfe", "youzan", "native"), served.server.port)
-    yield Site({**shared, **ports}, request.param)
+    yield ServerKit({**shared, **ports}, request.param)
     runner.run(served.stop())
 
 
@@ -46,8 +48,8 @@ async def ask(port: int, method: str, path: str, body: bytes = b"", headers: dic
         client.close()
 
 
-async def test_ouqiang_redirects_to_the_clean_path_and_finds_nothing_behind_a_slash(site: Site) -> None:
-    port = site.ports["ouqiang"]
+async def test_ouqiang_redirects_to_the_clean_path_and_finds_nothing_behind_a_slash(kit: ServerKit) -> None:
+    port = kit.ports["ouqiang"]
     for path, clean in (
         ("//push", "/push"),
         ("///pop", "/pop"),
@@ -63,7 +65,7 @@ async def test_ouqiang_redirects_to_the_clean_path_and_finds_nothing_behind_a_sl
     assert (await ask(port, "POST", "/push/", b"{}")).status == 404
     assert (await ask(port, "POST", "/get", b'{"id":"1"}')).json()["data"] is None, "a redirect does nothing"
     unknown = await ask(port, "POST", "/push//")
-    if site.alone:
+    if kit.alone:
         assert (unknown.status, unknown.headers["location"]) == (301, "/push/")
         assert (await ask(port, "GET", "//nothing")).headers["location"] == "/nothing"
         assert (await ask(port, "GET", "//\\evil.example")).headers["location"] == "/%5Cevil.example"
@@ -72,8 +74,8 @@ async def test_ouqiang_redirects_to_the_clean_path_and_finds_nothing_behind_a_sl
         assert (await ask(port, "GET", "//docs")).status == 404
 
 
-async def test_spring_takes_doubled_slashes_and_one_at_the_end(site: Site) -> None:
-    port = site.ports["spring"]
+async def test_spring_takes_doubled_slashes_and_one_at_the_end(kit: ServerKit) -> None:
+    port = kit.ports["spring"]
     for number, path in enumerate(("/job/add", "/job/add/", "//job//add", "/job///add//")):
         job = f'{{"taskId":"{number}","taskType":"t{number}","appName":"a","delayTime":9999999999999}}'
         added = await ask(port, "POST", path, job.encode(), JSON)
@@ -83,11 +85,11 @@ async def test_spring_takes_doubled_slashes_and_one_at_the_end(site: Site) -> No
         assert sorted((await ask(port, "GET", path)).json()) == [f"a-t{number}" for number in range(4)], path
     missing = await ask(port, "GET", "//task//nothing/")
     assert missing.status == 404
-    assert "timestamp" in missing.json() if site.alone else "error" in missing.json()
+    assert "timestamp" in missing.json() if kit.alone else "error" in missing.json()
 
 
-async def test_camellia_knows_each_path_in_one_spelling(site: Site) -> None:
-    port = site.ports["camellia"]
+async def test_camellia_knows_each_path_in_one_spelling(kit: ServerKit) -> None:
+    port = kit.ports["camellia"]
     form = b"topic=t&msg=m&delayMillis=9999"
     path = "/camellia/delayQueue/sendMsg"
     for other in (path + "/", "/" + path, "/camellia//delayQueue/sendMsg", path + "//"):
@@ -96,8 +98,8 @@ async def test_camellia_knows_each_path_in_one_spelling(site: Site) -> None:
     assert (await ask(port, "POST", path, form, FORM)).json()["code"] == 200
 
 
-async def test_exfe_takes_a_slash_behind_the_method_as_part_of_the_service(site: Site) -> None:
-    port = site.ports["exfe"]
+async def test_exfe_takes_a_slash_behind_the_method_as_part_of_the_service(kit: ServerKit) -> None:
+    port = kit.ports["exfe"]
     for path in (f"//v3/queue/k/POST/{SERVICE}", f"/v3//queue/k/POST/{SERVICE}", f"/v3/queue//POST/{SERVICE}",
                  f"/v3/queue/k//{SERVICE}", "/v3/queue/k/POST/", "/v3/queue/k/POST"):  # fmt: skip
         answer = await ask(port, "POST", path + "?ontime=9999999999", b"1")
@@ -108,8 +110,8 @@ async def test_exfe_takes_a_slash_behind_the_method_as_part_of_the_service(site:
         assert (answer.status, answer.body.decode()) == (400, message)
 
 
-async def test_youzan_takes_one_slash_more_at_the_end(site: Site) -> None:
-    port = site.ports["youzan"]
+async def test_youzan_takes_one_slash_more_at_the_end(kit: ServerKit) -> None:
+    port = kit.ports["youzan"]
     for path in ("/", "//", "/delay-queue", "/delay-queue/"):
         answer = await ask(port, "POST", path, b'{"command":"pop","topic":"t"}')
         assert (answer.status, answer.json()["success"]) == (200, True), path
@@ -117,8 +119,8 @@ async def test_youzan_takes_one_slash_more_at_the_end(site: Site) -> None:
         assert (await ask(port, "POST", path, b'{"command":"pop","topic":"t"}')).status != 200, path
 
 
-async def test_the_native_api_knows_each_path_in_one_spelling(site: Site) -> None:
-    port = site.ports["native"]
+async def test_the_native_api_knows_each_path_in_one_spelling(kit: ServerKit) -> None:
+    port = kit.ports["native"]
     for path in ("/v1/topics/", "//v1/topics", "/v1//topics", "/healthz/", "//healthz", "/docs/"):
         assert (await ask(port, "GET", path)).status == 404, path
 

@@ -33,8 +33,8 @@ class ExfeKit:
     def now(self) -> int:
         return int(self.raw.time()[0])
 
-    def ear(self) -> Ear:
-        return Ear(self.raw, self.names.channel)
+    def listener(self) -> Listener:
+        return Listener(self.raw, self.names.channel)
 
     def close(self) -> None:
         for queue in self._opened:
@@ -42,7 +42,7 @@ class ExfeKit:
         self.raw.close()
 
 
-class Ear:
+class Listener:
     """Hears the push channel as any client would."""
 
     def __init__(self, raw: Any, channel: str) -> None:

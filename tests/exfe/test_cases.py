@@ -21,13 +21,13 @@ def push_ten(kit: ExfeKit, key: str = "k") -> None:
 
 
 def test_case_26_pushes_with_once_keep_the_first_time_and_each_says_insert(kit: ExfeKit) -> None:
-    ear = kit.ear()
+    listener = kit.listener()
     queue = kit.queue()
     for i in (1, 2, 3):
         queue.push("k", f"task{i}", {"n": str(i)}, 1000 + i, "once")
     assert kit.state() == {"timer": {"k": 1001}, "queue:k": ["task1", "task2", "task3"], "queue:k:data": {"n": "3"}}
-    assert ear.heard(3) == ["insert"] * 3
-    ear.close()
+    assert listener.heard(3) == ["insert"] * 3
+    listener.close()
 
 
 def test_case_27_pushes_with_always_keep_the_last_time(kit: ExfeKit) -> None:

@@ -51,13 +51,13 @@ def test_each_respects_the_others_lock(kit: ExfeKit) -> None:
 
 def test_each_hears_the_others_pushes(kit: ExfeKit) -> None:
     ours, theirs = kit.queue(), Original(kit.raw, kit.prefix, LONG)
-    ear = kit.ear()
+    listener = kit.listener()
     ours.schedule(0)
     theirs.push("k", "one", {}, 1000, "once")
     assert ours.wait(60) is True
     ours.push("k", "two", {}, 1000, "once")
-    assert ear.heard(2) == ["insert", "insert"]
-    ear.close()
+    assert listener.heard(2) == ["insert", "insert"]
+    listener.close()
 
 
 def test_a_retry_of_the_library_is_scheduled_by_the_original_and_back(kit: ExfeKit) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import pytest
 
 from dueline.testing.history import Fault, Outcome, Send
 from tests.kit.fault_suite import FaultSuite
+from tests.kit.fixtures import partial_cluster as partial_cluster
 from tests.kit.slots import topics_on
 from tests.kit.valkey import PrivateCluster, PrivateValkey
 from tests.kit.waiting import until
@@ -31,27 +32,15 @@ REFUSALS = 20
 DIRECTORY = "dueline:{directory}:topics"
 
 
-@pytest.fixture
-def shards() -> Iterator[PrivateCluster]:
-    """Three primaries on disk, which serve what is left of the Cluster."""
-    disk = ("--appendonly", "yes", "--appendfsync", "always")
-    cluster = PrivateCluster(node_timeout_ms=1000, options=("--cluster-require-full-coverage", "no", *disk))
-    try:
-        cluster.start()
-        yield cluster
-    finally:
-        cluster.stop()
-
-
 async def test_a_shard_that_is_down_is_named_and_the_others_serve(
-    suite: FaultSuite, shards: PrivateCluster, folder: Path
+    suite: FaultSuite, partial_cluster: PrivateCluster, folder: Path
 ) -> None:
     """The shard of the directory is not taken down: without it a server knows no topics."""
-    home = shards.primary_of(DIRECTORY)
-    lost, other = (node for node in shards.nodes if node is not home)
+    home = partial_cluster.primary_of(DIRECTORY)
+    lost, other = (node for node in partial_cluster.nodes if node is not home)
     [topic], served = topics_on(lost, 1), [*topics_on(home, 1), *topics_on(other, 1)]
     options = {"plan": TAME, "topics": served, "durability": "standard"}
-    async with loaded(folder, shards.url, suite.seed, **options) as running, beside(running, topic) as load:
+    async with loaded(folder, partial_cluster.url, suite.seed, **options) as running, beside(running, topic) as load:
         for _ in range(suite.rounds(1, 5)):
             await shard_down(running, lost, topic)
         await load.stop_sending()
@@ -109,15 +98,15 @@ async def readiness(running: LoadedServers) -> tuple[int, str]:
 
 
 async def test_no_send_is_accepted_by_a_shard_that_was_emptied(
-    suite: FaultSuite, shards: PrivateCluster, folder: Path
+    suite: FaultSuite, partial_cluster: PrivateCluster, folder: Path
 ) -> None:
     """FLUSHALL of each shard in turn, that of the directory last. Every server refuses from its next call on."""
-    home = shards.primary_of(DIRECTORY)
-    nodes = sorted(shards.nodes, key=lambda node: node is home)
+    home = partial_cluster.primary_of(DIRECTORY)
+    nodes = sorted(partial_cluster.nodes, key=lambda node: node is home)
     topics = {node.port: topics_on(node, 1)[0] for node in nodes}
     late_ms, refused = 0.0, 0
     options = {"plan": RESTLESS, "topics": list(topics.values()), "durability": "standard"}
-    async with loaded(folder, shards.url, suite.seed, **options) as running:
+    async with loaded(folder, partial_cluster.url, suite.seed, **options) as running:
         for node in nodes:
             emptied_ns = await emptied(running, node, topics[node.port])
             sends = [e for e in running.recorder.events if isinstance(e, Send) and e.topic == topics[node.port]]

@@ -21,7 +21,7 @@ from ..kit.store import item
 from ..kit.valkey import PrivateValkey
 
 
-class Ears:
+class WakeupRecorder:
     """Notes which partitions were woken."""
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ async def test_partitions_that_are_first_watched_at_the_same_moment_are_all_woke
 
     for _ in range(4):
         listener, sender = ValkeyStore(private_valkey.url), ValkeyStore(private_valkey.url)
-        ears = listener.events = Ears()
+        recorder = listener.events = WakeupRecorder()
         await listener.start()
         await sender.start()
         watched = partitions(4)
@@ -69,7 +69,7 @@ async def test_partitions_that_are_first_watched_at_the_same_moment_are_all_woke
         for partition in watched:
             await sender.send(partition, [item("a")])
         async with asyncio.timeout(5):
-            await asyncio.gather(*(ears.of(partition).wait() for partition in watched))
+            await asyncio.gather(*(recorder.of(partition).wait() for partition in watched))
         await listener.stop()
         await sender.stop()
 
@@ -78,23 +78,23 @@ async def test_after_its_subscription_was_killed_every_waiting_partition_is_woke
     private_valkey: PrivateValkey,
 ) -> None:
     listener, sender = ValkeyStore(private_valkey.url), ValkeyStore(private_valkey.url)
-    ears = listener.events = Ears()
+    recorder = listener.events = WakeupRecorder()
     await listener.start()
     await sender.start()
     watched = partitions(4)
     for partition in watched:
         await wait_on(listener, partition)
     for turn in range(3):
-        ears.heard.clear()
+        recorder.heard.clear()
         # While nobody listens, a send is published to nobody: the partitions must be woken by the new subscription.
         assert redis.from_url(private_valkey.url).client_kill_filter(_type="pubsub") >= 1
         await sender.send(watched[0], [item(f"lost-{turn}", delay_ms=60_000)])
         async with asyncio.timeout(8):
-            await asyncio.gather(*(ears.of(partition).wait() for partition in watched))
-        ears.heard.clear()
+            await asyncio.gather(*(recorder.of(partition).wait() for partition in watched))
+        recorder.heard.clear()
         await sender.send(watched[1], [item(f"heard-{turn}")])
         async with asyncio.timeout(5):
-            await ears.of(watched[1]).wait()
+            await recorder.of(watched[1]).wait()
         await listener.pull(watched[1], Pull((Credit(10, None),), 30_000, wait_ms=60_000))
     await listener.stop()
     await sender.stop()

@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 WITHIN_S = 60.0
 
 
-class Field:
+class WorkersKit:
     """The store, the workers on it, and what their handlers report."""
 
     def __init__(self, folder: Path, **variables: str) -> None:
@@ -91,9 +91,9 @@ class Field:
 
 
 @contextmanager
-def field(**variables: str) -> Iterator[Field]:
+def field(**variables: str) -> Iterator[WorkersKit]:
     with short_folder() as folder:
-        made = Field(folder, **variables)
+        made = WorkersKit(folder, **variables)
         try:
             yield made
         finally:
@@ -108,7 +108,7 @@ def kill_a_child(pid: int) -> None:
         pass
 
 
-def stop_all(here: Field) -> None:
+def stop_all(here: WorkersKit) -> None:
     for worker in list(here.workers):
         worker.terminate()
         assert worker.wait(WITHIN_S) == 0

@@ -105,7 +105,7 @@ class LoadedServers:
         return scenario
 
     async def trouble(self) -> list[str]:
-        """What is wrong besides the history. The servers still run."""
+        """Problems that the history does not show. Called while the servers run."""
         bugs = [f"status 500 or worse: {bug}" for bug in self._bugs()]
         return [*self.others, *bugs, *await clock_steps(self.servers)]
 

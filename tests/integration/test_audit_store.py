@@ -27,7 +27,7 @@ def server() -> Iterator[PrivateValkey]:
         yield server
 
 
-class Desk:
+class AuditStoreKit:
     """A store, a plain client beside it, and how many script calls were made."""
 
     def __init__(self, url: str) -> None:
@@ -44,48 +44,48 @@ class Desk:
 
 
 @async_fixture
-async def desk(server: PrivateValkey) -> AsyncIterator[Desk]:
-    desk = Desk(server.url)
-    await desk.client.flushall()
-    await desk.store.start()
-    yield desk
-    await desk.store.stop()
-    await desk.client.aclose()
+async def kit(server: PrivateValkey) -> AsyncIterator[AuditStoreKit]:
+    kit = AuditStoreKit(server.url)
+    await kit.client.flushall()
+    await kit.store.start()
+    yield kit
+    await kit.store.stop()
+    await kit.client.aclose()
 
 
 def entry(id: str) -> AuditEntry:
     return AuditEntry(id, "", "", "127.0.0.1", "default", "pause", "t", {}, 200, "", "host:1")
 
 
-async def test_entries_of_one_moment_cost_two_calls(desk: Desk) -> None:
-    await desk.append(300)
-    assert desk.calls["audit"] <= 2
-    assert await desk.client.llen(LOG) == 300
+async def test_entries_of_one_moment_cost_two_calls(kit: AuditStoreKit) -> None:
+    await kit.append(300)
+    assert kit.calls["audit"] <= 2
+    assert await kit.client.llen(LOG) == 300
 
 
-async def test_fsck_finds_nothing_in_a_good_log(desk: Desk) -> None:
-    assert await desk.faults() == []
-    await desk.append(7, max_entries=5)
-    assert await desk.faults() == []
+async def test_fsck_finds_nothing_in_a_good_log(kit: AuditStoreKit) -> None:
+    assert await kit.faults() == []
+    await kit.append(7, max_entries=5)
+    assert await kit.faults() == []
 
 
-async def test_fsck_names_what_is_wrong_with_a_log(desk: Desk) -> None:
-    await desk.append(3, max_entries=3)
-    await desk.client.lpush(LOG, b"\0" * 6 + b"\xff\xffshort")
-    assert await desk.faults() == [
+async def test_fsck_names_what_is_wrong_with_a_log(kit: AuditStoreKit) -> None:
+    await kit.append(3, max_entries=3)
+    await kit.client.lpush(LOG, b"\0" * 6 + b"\xff\xffshort")
+    assert await kit.faults() == [
         "store: audit: the log has 4 entries, 3 are kept",
         "store: audit: the log has 4 entries, 3 were counted",
         "store: audit: 1 entries of the log cannot be read",
     ]
-    await desk.client.hset(STATE, "n", "many")
-    assert await desk.faults() == ["store: audit: the state cannot be read"]
-    await desk.client.delete(STATE)
-    assert await desk.faults() == ["store: audit: has a log but no state"]
+    await kit.client.hset(STATE, "n", "many")
+    assert await kit.faults() == ["store: audit: the state cannot be read"]
+    await kit.client.delete(STATE)
+    assert await kit.faults() == ["store: audit: has a log but no state"]
 
 
-async def test_what_gone_processes_left_in_the_state_is_removed(desk: Desk) -> None:
-    await desk.client.hset(STATE, mapping={f"c:{number}": b"nonce678" + b"\0" * 6 for number in range(60)})
-    await desk.append(1)
-    await desk.append(1)
-    assert await desk.client.hlen(STATE) < 10
-    assert [one.id for one in (await desk.store.audit.page(AuditFilter(), b"", 9))[0]] == ["0", "0"]
+async def test_what_gone_processes_left_in_the_state_is_removed(kit: AuditStoreKit) -> None:
+    await kit.client.hset(STATE, mapping={f"c:{number}": b"nonce678" + b"\0" * 6 for number in range(60)})
+    await kit.append(1)
+    await kit.append(1)
+    assert await kit.client.hlen(STATE) < 10
+    assert [one.id for one in (await kit.store.audit.page(AuditFilter(), b"", 9))[0]] == ["0", "0"]

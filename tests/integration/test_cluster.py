@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,13 +16,13 @@ from dueline.store.valkey.fsck import fsck
 from dueline.store.valkey.keys import partition_keys
 from dueline.testing.client_history import History
 from dueline.testing.server import PrivateServer
-from tests.kit.fixtures import private_cluster
+from tests.kit.fixtures import partial_cluster, private_cluster
 from tests.kit.slots import move_slot
 from tests.kit.store import item
 from tests.kit.topologies import park, partitions_on, slot_of, started, until, woken
 from tests.kit.valkey import PrivateCluster, PrivateValkey
 
-__all__ = ["private_cluster"]
+__all__ = ["partial_cluster", "private_cluster"]
 
 STANDARD = {"DUELINE_STORE__DURABILITY": "standard"}  # a Cluster without replicas
 
@@ -123,18 +122,6 @@ async def test_calls_while_a_slot_moves_key_by_key_are_done_or_refused_cleanly(p
         stats = await store.stats(partition)
         assert (stats.ready, sent > 0) == (sent, True)
         assert (await fsck(private_cluster.url)).findings == []
-
-
-@pytest.fixture
-def partial_cluster() -> Iterator[PrivateCluster]:
-    """A Cluster of its own, on disk, that serves what is left of it."""
-    disk = ("--appendonly", "yes", "--appendfsync", "always")
-    cluster = PrivateCluster(node_timeout_ms=1000, options=("--cluster-require-full-coverage", "no", *disk))
-    try:
-        cluster.start()
-        yield cluster
-    finally:
-        cluster.stop()
 
 
 @pytest.mark.slow

@@ -29,7 +29,7 @@ TOGETHER_BYTES = 200_000  # of all files, compressed
 UI = Path(__file__).parents[2] / "ui"
 
 
-class Site(NamedTuple):
+class ServerKit(NamedTuple):
     """One server and its tokens by name."""
 
     app: App
@@ -59,15 +59,15 @@ class Site(NamedTuple):
         return await self.ask("POST", "/ui/login", sent, **({"origin": self.origin} | headers))
 
 
-OpenSite = Callable[..., AbstractAsyncContextManager[Site]]
+OpenServer = Callable[..., AbstractAsyncContextManager[ServerKit]]
 
 
 @pytest.fixture
-def open_site(private_valkey: PrivateValkey, request: pytest.FixtureRequest) -> OpenSite:
+def open_server(private_valkey: PrivateValkey, request: pytest.FixtureRequest) -> OpenServer:
     prefix = f"d{crc32(request.node.name.encode())}"
 
     @asynccontextmanager
-    async def opened(**flags: object) -> AsyncIterator[Site]:
+    async def opened(**flags: object) -> AsyncIterator[ServerKit]:
         named = {f"server.{name}": value for name, value in flags.items()}
         settings = load({"store.url": private_valkey.url, "store.prefix": prefix} | named, {}, None)
         app = App(settings, ExternalStore(private_valkey.url))
@@ -75,7 +75,7 @@ def open_site(private_valkey: PrivateValkey, request: pytest.FixtureRequest) -> 
             await app.listen([listener])
             await app.open()
             try:
-                yield Site(app, listener.getsockname()[1])
+                yield ServerKit(app, listener.getsockname()[1])
             finally:
                 await app.stop(asyncio.Event())
 
@@ -86,45 +86,45 @@ def cookie_of(answer: Answer) -> str:
     return answer.headers["set-cookie"].partition(";")[0]
 
 
-async def test_a_browser_is_led_to_the_dashboard_and_a_program_learns_what_this_is(open_site: OpenSite) -> None:
-    async with open_site() as site:
-        browser = await site.ask("GET", "/", accept="text/html,*/*;q=0.8")
+async def test_a_browser_is_led_to_the_dashboard_and_a_program_learns_what_this_is(open_server: OpenServer) -> None:
+    async with open_server() as kit:
+        browser = await kit.ask("GET", "/", accept="text/html,*/*;q=0.8")
         assert (browser.status, browser.headers["location"], browser.headers["vary"]) == (302, "ui/", "accept")
-        program = await site.ask("GET", "/", accept="*/*")
+        program = await kit.ask("GET", "/", accept="*/*")
         assert (program.status, program.json()["name"], program.json()["dashboard"]) == (200, "dueline", "/ui/")
-        assert (await site.ask("GET", "/ui")).headers["location"] == "ui/"
+        assert (await kit.ask("GET", "/ui")).headers["location"] == "ui/"
 
 
-async def test_a_request_with_a_body_to_the_root_belongs_to_the_protocol_that_uses_it(open_site: OpenSite) -> None:
-    async with open_site() as site:
+async def test_a_request_with_a_body_to_the_root_belongs_to_the_protocol_that_uses_it(open_server: OpenServer) -> None:
+    async with open_server() as kit:
         sent = b'{"command":"add","topic":"t","id":"a","delay":3600,"ttr":60,"body":"x"}'
         for method in ("POST", "GET"):
-            answer = await site.ask(method, "/", sent, accept="text/html")
+            answer = await kit.ask(method, "/", sent, accept="text/html")
             assert (answer.status, answer.json()["success"]) == (200, True)
 
 
-async def test_every_file_is_cached_by_its_content_and_compressed(open_site: OpenSite) -> None:
-    async with open_site() as site:
-        page = await site.ask("GET", "/ui/")
+async def test_every_file_is_cached_by_its_content_and_compressed(open_server: OpenServer) -> None:
+    async with open_server() as kit:
+        page = await kit.ask("GET", "/ui/")
         assert (page.status, page.headers["cache-control"]) == (200, "no-cache")
         assert page.body == ui_files()["index.html"]
         named = re.findall(r'(?:src|href)="\./(assets/[^"]+)"', page.body.decode())
         assert {name.rpartition(".")[2] for name in named} == {"js", "css", "svg"}
         for name in named:
-            answer = await site.ask("GET", f"/ui/{name}", accept_encoding="gzip, br")
+            answer = await kit.ask("GET", f"/ui/{name}", accept_encoding="gzip, br")
             assert gzip.decompress(answer.body) == ui_files()[name]
             assert "immutable" in answer.headers["cache-control"]
-            again = await site.ask("GET", f"/ui/{name}", accept_encoding="gzip", if_none_match=answer.headers["etag"])
+            again = await kit.ask("GET", f"/ui/{name}", accept_encoding="gzip", if_none_match=answer.headers["etag"])
             assert (again.status, again.body) == (304, b"")
-            other = await site.ask("GET", f"/ui/{name}", if_none_match=answer.headers["etag"])
+            other = await kit.ask("GET", f"/ui/{name}", if_none_match=answer.headers["etag"])
             assert (other.status, other.body) == (200, ui_files()[name])
-        assert (await site.ask("GET", "/ui/assets/../../dashboard.py")).status == 404
+        assert (await kit.ask("GET", "/ui/assets/../../dashboard.py")).status == 404
 
 
-async def test_every_file_forbids_frames_inline_code_and_other_sites(open_site: OpenSite) -> None:
-    async with open_site() as site:
+async def test_every_file_forbids_frames_inline_code_and_other_sites(open_server: OpenServer) -> None:
+    async with open_server() as kit:
         for name in ("", *(name for name in ui_files() if name != "index.html")):
-            headers = (await site.ask("GET", f"/ui/{name}")).headers
+            headers = (await kit.ask("GET", f"/ui/{name}")).headers
             policy = dict(part.strip().split(" ", 1) for part in headers["content-security-policy"].split(";"))
             assert policy["default-src"] == "'none'"
             assert (policy["script-src"], policy["style-src"], policy["connect-src"]) == ("'self'",) * 3
@@ -154,18 +154,18 @@ def test_every_text_of_the_page_is_there_in_chinese() -> None:
     assert sorted(used - known) == []
 
 
-async def test_the_dashboard_can_be_switched_off(open_site: OpenSite) -> None:
-    async with open_site(ui=False) as site:
+async def test_the_dashboard_can_be_switched_off(open_server: OpenServer) -> None:
+    async with open_server(ui=False) as kit:
         for path in ("/ui/", "/ui", "/ui/settings"):
-            assert (await site.ask("GET", path, accept="text/html")).status == 404
-        root = await site.ask("GET", "/", accept="text/html")
+            assert (await kit.ask("GET", path, accept="text/html")).status == 404
+        root = await kit.ask("GET", "/", accept="text/html")
         assert (root.status, root.json()["dashboard"]) == (200, None)
 
 
-async def test_the_page_learns_its_settings_before_a_login(open_site: OpenSite) -> None:
+async def test_the_page_learns_its_settings_before_a_login(open_server: OpenServer) -> None:
     flags = {"auth": "tokens", "ui_environment": "production", "ui_colour": "red", "ui_read_only": True}
-    async with open_site(**flags) as site:
-        told = (await site.ask("GET", "/ui/settings")).json()
+    async with open_server(**flags) as kit:
+        told = (await kit.ask("GET", "/ui/settings")).json()
     assert told == {
         "version": told["version"],
         "auth": "tokens",
@@ -175,22 +175,24 @@ async def test_the_page_learns_its_settings_before_a_login(open_site: OpenSite) 
     }
 
 
-async def test_a_login_puts_the_token_into_a_cookie_that_no_script_and_no_other_site_gets(open_site: OpenSite) -> None:
-    async with open_site(auth="tokens") as site:
-        _, token = await site.token(Right.READ, Right.MANAGE)
-        answer = await site.login(token)
+async def test_a_login_puts_the_token_into_a_cookie_that_no_script_and_no_other_site_gets(
+    open_server: OpenServer,
+) -> None:
+    async with open_server(auth="tokens") as kit:
+        _, token = await kit.token(Right.READ, Right.MANAGE)
+        answer = await kit.login(token)
         assert (answer.status, answer.headers["cache-control"]) == (204, "no-store")
         assert re.fullmatch(
             rf"dueline-token={token}; Path=/; Max-Age=\d+; HttpOnly; SameSite=Strict", answer.headers["set-cookie"]
         )
-        behind_tls = await site.login(token, origin="https://queue.corp", sec_fetch_site="same-origin")
+        behind_tls = await kit.login(token, origin="https://queue.corp", sec_fetch_site="same-origin")
         assert behind_tls.headers["set-cookie"].startswith(f"__Host-dueline-token={token}; ")
         assert behind_tls.headers["set-cookie"].endswith("; Secure")
         for cookies in (cookie_of(answer), cookie_of(behind_tls), f"a=b; {cookie_of(answer)}; c=d"):
-            info = await site.ask("GET", "/v1/info", cookie=cookies)
+            info = await kit.ask("GET", "/v1/info", cookie=cookies)
             assert (info.status, info.json()["access"]["name"]) == (200, "ann")
             assert info.json()["access"]["rights"] == ["manage", "read"]
-        gone = await site.ask("POST", "/ui/logout", origin=site.origin)
+        gone = await kit.ask("POST", "/ui/logout", origin=kit.origin)
         assert (gone.status, cookie_of(gone)) == (204, "dueline-token=")
         assert "Max-Age=0" in gone.headers["set-cookie"]
 
@@ -208,47 +210,47 @@ async def test_a_login_puts_the_token_into_a_cookie_that_no_script_and_no_other_
     ],
 )
 async def test_a_login_without_a_valid_token_is_refused(
-    body: bytes, status: int, code: str, open_site: OpenSite
+    body: bytes, status: int, code: str, open_server: OpenServer
 ) -> None:
-    async with open_site(auth="tokens") as site:
-        answer = await site.ask("POST", "/ui/login", body, origin=site.origin)
+    async with open_server(auth="tokens") as kit:
+        answer = await kit.ask("POST", "/ui/login", body, origin=kit.origin)
         assert (answer.status, answer.json()["error"]["code"]) == (status, code)
         assert "set-cookie" not in answer.headers
 
 
-async def test_a_token_that_may_not_read_cannot_log_in(open_site: OpenSite) -> None:
-    async with open_site(auth="tokens") as site:
-        _, token = await site.token(Right.SEND)
-        answer = await site.login(token)
+async def test_a_token_that_may_not_read_cannot_log_in(open_server: OpenServer) -> None:
+    async with open_server(auth="tokens") as kit:
+        _, token = await kit.token(Right.SEND)
+        answer = await kit.login(token)
         assert (answer.status, "set-cookie" in answer.headers) == (403, False)
 
 
-async def test_a_server_without_tokens_has_no_login(open_site: OpenSite) -> None:
-    async with open_site() as site:
-        assert (await site.login("dl_a_b")).status == 404
+async def test_a_server_without_tokens_has_no_login(open_server: OpenServer) -> None:
+    async with open_server() as kit:
+        assert (await kit.login("dl_a_b")).status == 404
 
 
-async def test_revocation_ends_a_login(open_site: OpenSite) -> None:
-    async with open_site(auth="tokens") as site:
-        id, token = await site.token(Right.READ)
-        cookie = cookie_of(await site.login(token))
-        assert (await site.ask("GET", "/v1/info", cookie=cookie)).status == 200
-        await site.app.engine.tokens.revoke(id, EVERYTHING)
-        assert (await site.ask("GET", "/v1/info", cookie=cookie)).status == 401
-        assert (await site.login(token)).status == 401
+async def test_revocation_ends_a_login(open_server: OpenServer) -> None:
+    async with open_server(auth="tokens") as kit:
+        id, token = await kit.token(Right.READ)
+        cookie = cookie_of(await kit.login(token))
+        assert (await kit.ask("GET", "/v1/info", cookie=cookie)).status == 200
+        await kit.app.engine.tokens.revoke(id, EVERYTHING)
+        assert (await kit.ask("GET", "/v1/info", cookie=cookie)).status == 401
+        assert (await kit.login(token)).status == 401
 
 
 PAUSE = ("POST", "/v1/topics/t/pause")
 
 
-async def test_a_cookie_changes_something_only_for_a_page_of_this_server(open_site: OpenSite) -> None:
-    async with open_site(auth="tokens") as site:
-        _, token = await site.token(Right.READ, Right.MANAGE)
-        cookie = cookie_of(await site.login(token))
-        own = {"origin": site.origin}
+async def test_a_cookie_changes_something_only_for_a_page_of_this_server(open_server: OpenServer) -> None:
+    async with open_server(auth="tokens") as kit:
+        _, token = await kit.token(Right.READ, Right.MANAGE)
+        cookie = cookie_of(await kit.login(token))
+        own = {"origin": kit.origin}
         for headers in (own, own | {"sec_fetch_site": "same-origin"}, {"sec_fetch_site": "same-origin"}):
-            assert (await site.ask(*PAUSE, cookie=cookie, **headers)).status == 200
-        assert (await site.ask(*PAUSE, cookie=cookie)).status == 401  # no browser is so silent
+            assert (await kit.ask(*PAUSE, cookie=cookie, **headers)).status == 200
+        assert (await kit.ask(*PAUSE, cookie=cookie)).status == 401  # no browser is so silent
         for headers in (
             {"origin": "http://evil.example"},
             {"origin": "null"},
@@ -256,23 +258,23 @@ async def test_a_cookie_changes_something_only_for_a_page_of_this_server(open_si
             {"origin": "http://127.0.0.1:1", "sec_fetch_site": "same-site"},
             {"sec_fetch_site": "cross-site"},
         ):
-            assert (await site.ask(*PAUSE, cookie=cookie, **headers)).status == 403
-        assert (await site.ask("GET", "/v1/info", cookie=cookie, sec_fetch_site="cross-site")).status == 403
+            assert (await kit.ask(*PAUSE, cookie=cookie, **headers)).status == 403
+        assert (await kit.ask("GET", "/v1/info", cookie=cookie, sec_fetch_site="cross-site")).status == 403
 
 
-async def test_a_cookie_counts_only_where_the_dashboard_calls_and_after_a_header(open_site: OpenSite) -> None:
-    async with open_site(auth="tokens") as site:
-        _, token = await site.token(Right.ADMIN)
-        cookie = cookie_of(await site.login(token))
-        assert (await site.ask("GET", "/metrics", cookie=cookie)).status == 401
+async def test_a_cookie_counts_only_where_the_dashboard_calls_and_after_a_header(open_server: OpenServer) -> None:
+    async with open_server(auth="tokens") as kit:
+        _, token = await kit.token(Right.ADMIN)
+        cookie = cookie_of(await kit.login(token))
+        assert (await kit.ask("GET", "/metrics", cookie=cookie)).status == 401
         for other in ("Bearer dl_0123456789ab_nobody", "Basic YTpi"):
-            assert (await site.ask("GET", "/v1/info", cookie=cookie, authorization=other)).status == 401
+            assert (await kit.ask("GET", "/v1/info", cookie=cookie, authorization=other)).status == 401
 
 
-async def test_a_read_only_dashboard_changes_nothing(open_site: OpenSite) -> None:
-    async with open_site(auth="tokens", ui_read_only=True) as site:
-        _, token = await site.token(Right.ADMIN)
-        cookie = cookie_of(await site.login(token))
-        assert (await site.ask("GET", "/v1/info", cookie=cookie)).status == 200
-        assert (await site.ask(*PAUSE, cookie=cookie, origin=site.origin)).status == 401
-        assert (await site.ask(*PAUSE, authorization=f"Bearer {token}")).status == 200
+async def test_a_read_only_dashboard_changes_nothing(open_server: OpenServer) -> None:
+    async with open_server(auth="tokens", ui_read_only=True) as kit:
+        _, token = await kit.token(Right.ADMIN)
+        cookie = cookie_of(await kit.login(token))
+        assert (await kit.ask("GET", "/v1/info", cookie=cookie)).status == 200
+        assert (await kit.ask(*PAUSE, cookie=cookie, origin=kit.origin)).status == 401
+        assert (await kit.ask(*PAUSE, authorization=f"Bearer {token}")).status == 200

@@ -10,7 +10,7 @@ import pytest
 from dueline.engine.commands import ExpansionView, Pull, Send, TopicPatch
 from dueline.engine.engine import Engine
 from dueline.engine.job import BodyKind, Partition
-from dueline.engine.limits import HELD_IDS
+from dueline.engine.limits import MAX_STORED_IDS
 from dueline.engine.policy import TopicPolicy
 from dueline.engine.store import Code, Control, Ref
 from dueline.store.valkey.fsck import fsck
@@ -72,8 +72,8 @@ async def whole_life(url: str, topic: str) -> None:
         async with opened(url) as (_, other):
             for id in [*old, *new]:
                 assert (await other.send(NS, topic, job(id))).result == ("kept" if id in old else "created")
-        assert await store.held(Partition(NS, topic, 0), HELD_IDS) == frozenset(old)
-        places = [await store.held(Partition(NS, topic, number), HELD_IDS) or () for number in range(1, 9)]
+        assert await store.stored_ids(Partition(NS, topic, 0), MAX_STORED_IDS) == frozenset(old)
+        places = [await store.stored_ids(Partition(NS, topic, number), MAX_STORED_IDS) or () for number in range(1, 9)]
         assert sorted(id for ids in places for id in ids) == sorted(new)
         assert all(places), "each of the new partitions has jobs"
         assert (await fsck(url)).findings == []
@@ -119,6 +119,6 @@ async def test_a_partition_names_its_ids_only_if_they_are_not_too_many(server: P
     async with opened(server.url) as (store, _):
         partition = Partition(NS, "many", 0)
         await store.send(partition, [item(f"{number}") for number in range(20)])
-        assert await store.held(partition, 20) == frozenset(map(str, range(20)))
-        assert await store.held(partition, 19) is None
-        assert await store.held(Partition(NS, "none", 0), 19) == frozenset()
+        assert await store.stored_ids(partition, 20) == frozenset(map(str, range(20)))
+        assert await store.stored_ids(partition, 19) is None
+        assert await store.stored_ids(Partition(NS, "none", 0), 19) == frozenset()

@@ -1,5 +1,5 @@
-"""Primaries that die or stand still, on Sentinel and on a Cluster: sends go on, parked polls are woken, nothing is a
-500, and no clock step is seen."""
+"""Primaries that die or hang, on Sentinel and on a Cluster: sends continue, parked polls are woken, nothing is a 500,
+and no clock step is seen."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def server() -> Iterator[PrivateValkey]:
         yield server
 
 
-class Desk:
+class PushStoreKit:
     """A store, a plain client beside it, and how many script calls were made."""
 
     def __init__(self, url: str) -> None:
@@ -37,7 +37,7 @@ class Desk:
         self.store = ValkeyStore(url, prefix=PREFIX, on_call=lambda name, _: self.calls.update([name]))
         self.client: Any = redis.Redis.from_url(url)
 
-    async def __aenter__(self) -> Desk:
+    async def __aenter__(self) -> PushStoreKit:
         await self.store.start()
         return self
 
@@ -53,49 +53,49 @@ class Desk:
 
 
 async def test_thousands_of_reports_at_once_are_a_few_calls(server: PrivateValkey) -> None:
-    async with Desk(server.url) as desk:
-        await asyncio.gather(*(desk.report(str(number)) for number in range(5_000)))
-        assert (desk.calls["push"], await desk.client.llen(LOG)) == (10, 2_000)  # 500 a call
+    async with PushStoreKit(server.url) as kit:
+        await asyncio.gather(*(kit.report(str(number)) for number in range(5_000)))
+        assert (kit.calls["push"], await kit.client.llen(LOG)) == (10, 2_000)  # 500 a call
 
 
 async def test_both_keys_go_thirty_days_after_the_last_report(server: PrivateValkey) -> None:
-    async with Desk(server.url) as desk:
-        await desk.report()
-        first = [await desk.client.pttl(key) for key in (STATE, LOG)]
+    async with PushStoreKit(server.url) as kit:
+        await kit.report()
+        first = [await kit.client.pttl(key) for key in (STATE, LOG)]
         for key in (STATE, LOG):
-            await desk.client.persist(key)
-        await desk.report()
-        same_day = [await desk.client.pttl(key) for key in (STATE, LOG)]
-        await desk.client.hincrby(STATE, "x", -DAY_MS)
-        await desk.report()
-        next_day = [await desk.client.pttl(key) for key in (STATE, LOG)]
+            await kit.client.persist(key)
+        await kit.report()
+        same_day = [await kit.client.pttl(key) for key in (STATE, LOG)]
+        await kit.client.hincrby(STATE, "x", -DAY_MS)
+        await kit.report()
+        next_day = [await kit.client.pttl(key) for key in (STATE, LOG)]
         assert same_day == [-1, -1]  # renewed once a day
         assert all(29 * DAY_MS < left <= 30 * DAY_MS for left in first + next_day)
 
 
 async def test_memories_of_processes_that_are_gone_are_forgotten(server: PrivateValkey) -> None:
-    async with Desk(server.url) as desk:
-        await desk.report()
-        now_ms = desk.store.now_ms()
+    async with PushStoreKit(server.url) as kit:
+        await kit.report()
+        now_ms = kit.store.now_ms()
         for number in range(100):
             age_ms = 3_700_000 if number < 90 else 0
             memory = b"n" * 8 + (now_ms - age_ms).to_bytes(6, "big")
-            await desk.client.hset(STATE, f"c:gone{number}", memory)
-        before = await desk.client.hlen(STATE)
+            await kit.client.hset(STATE, f"c:gone{number}", memory)
+        before = await kit.client.hlen(STATE)
         for _ in range(5):
-            await desk.report()
+            await kit.report()
         # n f o x and its own memory; then hc too, and the ten young ones
-        assert (before, await desk.client.hlen(STATE)) == (105, 16)
+        assert (before, await kit.client.hlen(STATE)) == (105, 16)
 
 
 async def test_a_clock_that_jumped_counts_nothing(server: PrivateValkey) -> None:
-    async with Desk(server.url) as desk:
-        await desk.report(ok=False)
-        desk.store.clock.expectation = lambda: (1, 1_000)  # what a process expects of a store whose clock went on
-        desk.store.clock.observe = lambda now_ms, asked_ms: False
+    async with PushStoreKit(server.url) as kit:
+        await kit.report(ok=False)
+        kit.store.clock.expectation = lambda: (1, 1_000)  # what a process expects of a store whose clock went on
+        kit.store.clock.observe = lambda now_ms, asked_ms: False
         with pytest.raises(ClockStep):
-            await desk.report(ok=False)
-        assert await desk.store.pushes.state("ns", "t") == TargetState(1, 0, None)
+            await kit.report(ok=False)
+        assert await kit.store.pushes.state("ns", "t") == TargetState(1, 0, None)
 
 
 DAMAGE: list[tuple[tuple[Any, ...], str]] = [
@@ -112,11 +112,11 @@ DAMAGE: list[tuple[tuple[Any, ...], str]] = [
 async def test_fsck_finds_nothing_and_then_what_was_damaged(
     server: PrivateValkey, damage: tuple[Any, ...], fault: str
 ) -> None:
-    async with Desk(server.url) as desk:
-        await desk.report("a")
-        await desk.report("b", ok=False)
-        assert await desk.findings() == []
-        await desk.client.execute_command(*damage)
-        damaged = await desk.findings()
+    async with PushStoreKit(server.url) as kit:
+        await kit.report("a")
+        await kit.report("b", ok=False)
+        assert await kit.findings() == []
+        await kit.client.execute_command(*damage)
+        damaged = await kit.findings()
         assert f"ns/t/0: push: {fault}" in damaged
         assert len(damaged) == len(set(damaged))

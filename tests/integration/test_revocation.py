@@ -27,17 +27,17 @@ from ..kit.raw_http import RawClient, connect
 from ..kit.valkey import PrivateValkey
 from .served import typed
 
-LINES = 8  # connections per server that send all the time
+CONNECTIONS = 8  # connections per server that send all the time
 WARM = 20  # requests that were accepted on each before anything happens
 WAIT_S = 120.0  # for slow machines
-LATE_LINES = 4  # connections per server that are opened after the revocation
+LATE_CONNECTIONS = 4  # connections per server that are opened after the revocation
 LATE = 5  # requests on each connection after the revocation
 CONTROL = (sys.executable, "-m", "tests.integration.token_server")
 NAMES = ("first", "second", "stopped", "control")
 
 
 @dataclass
-class Line:
+class TimedConnection:
     """One connection: when each request was sent, and the status of its answer."""
 
     client: RawClient
@@ -75,13 +75,16 @@ def is_accepted(status: int) -> bool:
     return status < 400
 
 
-async def warmed(lines: dict[str, list[Line]]) -> None:
+async def warmed(connections: dict[str, list[TimedConnection]]) -> None:
     """Until every connection was accepted. If that does not happen, says what they were answered."""
-    warm = asyncio.gather(*(line.warm.wait() for one in lines.values() for line in one))
+    warm = asyncio.gather(*(connection.warm.wait() for one in connections.values() for connection in one))
     try:
         await asyncio.wait_for(warm, WAIT_S)
     except TimeoutError:
-        answers = {name: Counter(status for line in one for status in line.statuses) for name, one in lines.items()}
+        answers = {
+            name: Counter(status for connection in one for status in connection.statuses)
+            for name, one in connections.items()
+        }
         pytest.fail(f"the token was not accepted everywhere before its revocation: {answers}")
 
 
@@ -144,10 +147,13 @@ async def test_no_server_accepts_a_token_after_its_revocation_was_answered(
     async with AsyncClient(f"http://127.0.0.1:{ports['first']}", token=admin_token) as admin:
         made = await admin.create_token("load", ["send"])
         request = send_request(made.token)
-        lines = {name: [Line(await connect(port), request) for _ in range(LINES)] for name, port in ports.items()}
+        connections = {
+            name: [TimedConnection(await connect(port), request) for _ in range(CONNECTIONS)]
+            for name, port in ports.items()
+        }
         over = asyncio.Event()
-        loading = [asyncio.ensure_future(line.load(over)) for one in lines.values() for line in one]
-        await warmed(lines)
+        loading = [asyncio.ensure_future(connection.load(over)) for one in connections.values() for connection in one]
+        await warmed(connections)
         for name in ("stopped", "control"):
             os.kill(servers[name][1], signal.SIGSTOP)
         begun_s = time.monotonic()
@@ -155,24 +161,29 @@ async def test_no_server_accepts_a_token_after_its_revocation_was_answered(
         answered_s = time.monotonic()
     over.set()
     for name, port in ports.items():
-        for line in lines[name]:
+        for connection in connections[name]:
             for _ in range(LATE):
-                await line.send()
-        for _ in range(LATE_LINES):
-            late = Line(await connect(port), request)
-            lines[name].append(late)
+                await connection.send()
+        for _ in range(LATE_CONNECTIONS):
+            late = TimedConnection(await connect(port), request)
+            connections[name].append(late)
             for _ in range(LATE):
                 await late.send()
     for name in ("stopped", "control"):
         os.kill(servers[name][1], signal.SIGCONT)
     await asyncio.wait_for(asyncio.gather(*loading), WAIT_S)
-    await asyncio.wait_for(asyncio.gather(*(line.read() for one in lines.values() for line in one)), WAIT_S)
+    await asyncio.wait_for(
+        asyncio.gather(*(connection.read() for one in connections.values() for connection in one)), WAIT_S
+    )
 
-    before = {name: sum(len(line.statuses) for line in one) for name, one in lines.items()}
-    after = {name: sum((line.after(answered_s) for line in one), Counter[int]()) for name, one in lines.items()}
+    before = {name: sum(len(connection.statuses) for connection in one) for name, one in connections.items()}
+    after = {
+        name: sum((connection.after(answered_s) for connection in one), Counter[int]())
+        for name, one in connections.items()
+    }
     accepted = {name: sum(n for status, n in one.items() if is_accepted(status)) for name, one in after.items()}
     print(f"revoked in {answered_s - begun_s:.2f} s; requests in all {before}; after the answer {after}")
-    expected = LATE * (LINES + LATE_LINES)
+    expected = LATE * (CONNECTIONS + LATE_CONNECTIONS)
     assert {name: one.total() >= expected for name, one in after.items()} == dict.fromkeys(NAMES, True)
     assert {name: n for name, n in accepted.items() if name != "control"} == {"first": 0, "second": 0, "stopped": 0}
     assert accepted["control"] > 0, after

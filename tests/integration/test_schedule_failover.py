@@ -41,7 +41,7 @@ async def test_sentinels_replace_the_primary_of_schedules(private_sentinels: Pri
 
 
 async def test_a_cluster_replaces_the_primary_of_schedules(replicated_cluster: PrivateCluster) -> None:
-    """The one with the schedules themselves. The partitions of their target are on all shards."""
+    """It is the primary that has the schedules. The partitions of their target are on all shards."""
     namespace = f"n{uuid.uuid4().hex}"
     home = partition_keys("dueline", Partition(INTERNAL_NAMESPACE, home_topic(namespace)))
     node = replicated_cluster.primary_of(home.channel)
@@ -57,8 +57,8 @@ async def test_a_cluster_replaces_the_primary_of_schedules(replicated_cluster: P
 async def _killed_between_occurrences(
     nodes: PrivateSentinels | PrivateCluster, namespace: str, node: PrivateValkey, is_replaced: Callable[[], bool]
 ) -> None:
-    """Two servers run the schedules, a third process consumes their jobs, which are gone at once. The node comes back
-    when it was replaced: on the Cluster it is then the only replica, and without one nothing is answered."""
+    """Two servers run the schedules, and a third process consumes their jobs. The killed node is started again once it
+    has been replaced: on the Cluster it is then the only replica, and nothing is answered without one."""
     url = nodes.url
     async with (
         engine_on(url, serves=True, replicated=True),

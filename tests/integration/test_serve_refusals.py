@@ -11,14 +11,16 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dueline.testing.process import DUELINE, free_port
+from tests.kit.full_listener import full_listener
 from tests.kit.valkey import PrivateValkey
+from tests.kit.waiting import wait_until
 
 from .served import refused_settings, typed
 
@@ -98,7 +100,8 @@ def test_a_server_whose_store_refuses_connections_says_so_and_serves_when_it_is_
         line = heard(server, "the store is unavailable")
         assert (line.get("level"), line.get("reason")) == ("warning", "store_down")
         assert "refused" in line["detail"]
-        assert "nothing was done: the store does not answer: cannot reach the store" in sent(port)
+        why = "nothing was done: the store does not answer: cannot reach the store"
+        wait_until(lambda: sent(port), lambda answer: why in answer)  # the other worker may be starting
         with valkey:
             assert server.stdout is not None
             assert " ready on http://" in server.stdout.readline()
@@ -107,16 +110,8 @@ def test_a_server_whose_store_refuses_connections_says_so_and_serves_when_it_is_
 
 
 def test_a_server_whose_store_takes_no_connection_says_so() -> None:
-    with ExitStack() as stack:
-        full = stack.enter_context(socket.socket())
-        full.bind(("127.0.0.1", 0))
-        full.listen(0)
-        for _ in range(4):  # what comes after these is neither taken nor refused
-            filler = stack.enter_context(socket.socket())
-            filler.setblocking(False)
-            filler.connect_ex(full.getsockname())
-        url = f"redis://127.0.0.1:{full.getsockname()[1]}"
-        assert heard(stack.enter_context(serving("--store", url)), "the store has not answered yet") != {}
+    with full_listener() as address, serving("--store", f"redis://{address}") as server:
+        assert heard(server, "the store has not answered yet") != {}
 
 
 # --- one line -----------------------------------------------------------------------------------------------------

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import select
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ import pytest
 from dueline import Client
 from dueline.testing.process import DUELINE, free_port
 from dueline.worker import SyncQueue
+from tests.kit.full_listener import full_listener
 from tests.kit.valkey import PrivateValkey
 from tools.faults.server_process import ServerProcess
 
@@ -87,17 +87,8 @@ def test_a_worker_without_a_store_warns_and_works_when_the_store_is_there() -> N
 
 
 def test_a_worker_whose_server_takes_no_connection_warns() -> None:
-    with ExitStack() as stack:
-        full = stack.enter_context(socket.socket())
-        full.bind(("127.0.0.1", 0))
-        full.listen(0)
-        for _ in range(4):  # what comes after these is neither taken nor refused
-            filler = stack.enter_context(socket.socket())
-            filler.setblocking(False)
-            filler.connect_ex(full.getsockname())
-        url = f"http://127.0.0.1:{full.getsockname()[1]}"
-        worker = stack.enter_context(working(url))
-        assert f"WARNING {url} has not accepted a connection yet: still trying" in warned(worker)
+    with full_listener() as address, working(f"http://{address}") as worker:
+        assert f"WARNING http://{address} has not accepted a connection yet: still trying" in warned(worker)
 
 
 @pytest.mark.parametrize("output", ["table", "json"])

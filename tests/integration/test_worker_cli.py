@@ -41,9 +41,9 @@ if body.startswith(b"leave "):
     print(left.pid, flush=True)
     print("left it", file=sys.stderr)
     sys.exit(int(body.split()[1]))
-if body == b"family":
+if body == b"tree":
     subprocess.Popen(["sleep", "60"], pass_fds=inherited)
-if body in (b"polite", b"hang", b"family"):
+if body in (b"polite", b"hang", b"tree"):
     time.sleep(60)
 """
 
@@ -65,7 +65,7 @@ main()
 """
 
 
-class Family:
+class ProcessTree:
     """A program and all that it started: each holds the writing end of a pipe, whose end is the end of all of them."""
 
     def __init__(self, tmp_path: Path) -> None:
@@ -177,24 +177,24 @@ def test_the_exit_code_counts_whatever_the_program_leaves_running(url: str, tmp_
 
 
 def test_a_program_that_runs_too_long_is_killed_with_all_that_it_started(url: str, tmp_path: Path) -> None:
-    family = Family(tmp_path)
+    tree = ProcessTree(tmp_path)
     with Client(url) as client, working(url, "slow", tmp_path, "--timeout", "2s"):
-        client.send("slow", "family", id="a", max_attempts=1)
-        family.met()
+        client.send("slow", "tree", id="a", max_attempts=1)
+        tree.met()
         job = ended(client, "slow", "a")
         assert (job.state, job.reason) == ("dead", "exhausted")
         assert (job.last_error or "").endswith("did not end within 2 s")
-        assert family.ended()
+        assert tree.ended()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent has ended")
 def test_a_program_ends_with_a_worker_that_is_killed(url: str, tmp_path: Path) -> None:
-    family = Family(tmp_path)
+    tree = ProcessTree(tmp_path)
     with Client(url) as client, working(url, "orphan", tmp_path) as worker:
         client.send("orphan", "hang", id="a")
-        family.met()
+        tree.met()
         worker.kill()
-        assert family.ended()
+        assert tree.ended()
 
 
 @pytest.mark.parametrize(("body", "state"), [("polite", "done"), ("hang", "ready")])

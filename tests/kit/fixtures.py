@@ -44,6 +44,18 @@ def private_cluster() -> Iterator[PrivateCluster]:
         cluster.stop()
 
 
+@pytest.fixture
+def partial_cluster() -> Iterator[PrivateCluster]:
+    """A Cluster of its own, on disk, that serves what is left of it when a node is down."""
+    disk = ("--appendonly", "yes", "--appendfsync", "always")
+    cluster = PrivateCluster(node_timeout_ms=1000, options=("--cluster-require-full-coverage", "no", *disk))
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
+
+
 @pytest.fixture(scope="session")
 def replicated_cluster() -> Iterator[PrivateCluster]:
     """Three primaries with a replica each. A test that hurts a node waits until the Cluster is whole again."""

@@ -15,7 +15,7 @@ from dueline.engine.policy import AT_ONCE, Backoff, JobPolicy, Ladder
 from dueline.engine.store import Credit, Edit, OnConflict, Pull, Revive, SendItem, Spare
 from tests.kit.store import item
 
-from .twins import IDS, Bench, Lease, Twins
+from .twins import IDS, Lease, SharedStore, Twins
 
 EXAMPLES = int(os.environ.get("DUELINE_MODEL_EXAMPLES", "60"))
 STEPS = int(os.environ.get("DUELINE_MODEL_STEPS", "40"))
@@ -77,16 +77,16 @@ def edits(draw: st.DrawFn) -> dict[str, Any]:
     return found
 
 
-class Ground(RuleBasedStateMachine):
-    """What every machine does: pull, ack, give back, let time pass. Subclasses set `bench`. Every rule is one call or a
-    few on both stores; every step compares every job."""
+class BaseMachine(RuleBasedStateMachine):
+    """What every machine does: pull, ack, give back, let time pass. Subclasses set `shared`. Every rule is one call
+    or a few on both stores; every step compares every job."""
 
-    bench: Bench
+    shared: SharedStore
     twins: Twins
 
     @initialize()
     def begin(self) -> None:
-        self.twins = Twins(self.bench)
+        self.twins = Twins(self.shared)
 
     @rule(every_call=st.booleans())
     def answers_are_lost_and_calls_repeated(self, every_call: bool) -> None:
@@ -103,7 +103,7 @@ class Ground(RuleBasedStateMachine):
 
     @rule(lease_ms=leases_ms)
     def pull_again_after_a_while(self, lease_ms: int | None) -> None:
-        self.bench.clock.advance(10)
+        self.shared.clock.advance(10)
         self.twins.pull(Pull((Credit(3, lease_ms),), 15))
 
     @precondition(lambda self: self.twins.leases)
@@ -120,11 +120,11 @@ class Ground(RuleBasedStateMachine):
 
     @rule(ms=st.sampled_from([1, 1, 5, 10, 20, 30, 100]))
     def time_goes_on(self, ms: int) -> None:
-        self.bench.clock.advance(ms)
+        self.shared.clock.advance(ms)
 
     @rule()
     def much_later(self) -> None:
-        self.bench.clock.advance(20_000)
+        self.shared.clock.advance(20_000)
 
     @rule()
     def clean(self) -> None:
@@ -139,7 +139,7 @@ class Ground(RuleBasedStateMachine):
         self.twins.jobs()
 
 
-class Programme(Ground):
+class JobMachine(BaseMachine):
     """Everything a caller can do with plain jobs."""
 
     @rule(items=st.lists(send_items(), min_size=1, max_size=4))
@@ -207,7 +207,7 @@ class Programme(Ground):
     def a_ttl_ends_while_its_job_is_leased(self, new: SendItem, forget: bool, spare: Spare, sends: bool) -> None:
         self.twins.send([item(new.id, ttl_ms=5, on_live=OnConflict.REPLACE)])
         self.twins.pull(Pull((Credit(len(IDS), 60),), 15))
-        self.bench.clock.advance(5)
+        self.shared.clock.advance(5)
         if sends:
             self.twins.send([new])
         else:
@@ -234,7 +234,7 @@ class Programme(Ground):
 
     @rule(until=st.sampled_from(["resume", "resume", "resume", "soon", "ever"]))
     def pause(self, until: str) -> None:
-        until_ms = {"resume": 0, "ever": LAST_MS, "soon": self.bench.clock.now_ms + 15}[until]
+        until_ms = {"resume": 0, "ever": LAST_MS, "soon": self.shared.clock.now_ms + 15}[until]
         self.twins.control(pause_until_ms=until_ms)
 
     @rule(most=st.sampled_from([0, 0, 0, 1, 2]))
@@ -260,7 +260,7 @@ class Programme(Ground):
         """The lease is lost, the ttl passes under it, or both."""
         self.twins.send([item(id, policy=policy, ttl_ms=ttl_ms, on_live=OnConflict.REPLACE)])
         self.twins.pull(Pull((Credit(3, lease_ms),), 15))
-        self.bench.clock.advance(ms)
+        self.shared.clock.advance(ms)
 
     @rule(id=ids, policy=policies, by=names, fails=st.booleans(), late_ms=st.sampled_from([0, 0, 60]))
     def a_whole_life(self, id: str, policy: JobPolicy, by: str | None, fails: bool, late_ms: int) -> None:
@@ -274,7 +274,7 @@ class Programme(Ground):
             self.twins.release(lease.id, lease, delay_ms=0, error="no")
             self.twins.pull(pull)
         lease = self.twins.leases[-1]
-        self.bench.clock.advance(late_ms)
+        self.shared.clock.advance(late_ms)
         self.twins.ack([(lease.id, lease)])
 
     @rule(id=ids, delay_ms=st.sampled_from([20, 50]))
@@ -288,10 +288,10 @@ class Programme(Ground):
 
     @rule(ms=st.sampled_from([5, 10]))
     def a_moment_later(self, ms: int) -> None:
-        self.bench.clock.advance(ms)
+        self.shared.clock.advance(ms)
 
 
-class Life(Programme):
+class Life(JobMachine):
     """The life cycle: replies, states, figures, versions, retirement; at the end the stored structure itself."""
 
     @rule()

@@ -29,7 +29,7 @@ from dueline.engine.store import (
 )
 from tests.kit.store import item
 
-from .machine import Ground, Life
+from .machine import BaseMachine, Life
 from .sleepers import Sleepers
 
 KEYS = ("k", "k\0")
@@ -65,7 +65,7 @@ def merges(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-class MergeMachine(Ground):
+class MergeMachine(BaseMachine):
     """Rules about groups, for any machine. Bodies are numbers, so that no two items are equal."""
 
     numbers: Any
@@ -120,7 +120,7 @@ class MergeMachine(Ground):
         self.merge({"merge": Merge(key)})
         self.twins.pull(Pull((Credit(4, 10),), 15))
         self.merge({"merge": Merge(key), "ttl_ms": ttl_ms, "delay_ms": 1})
-        self.bench.clock.advance(10)
+        self.shared.clock.advance(10)
         if lost:
             self.twins.pull(Pull((Credit(4, 10),), 15))
         else:
@@ -139,14 +139,14 @@ class MergeMachine(Ground):
         self.merge({"merge": Merge(key)})
         self.twins.pull(Pull((Credit(4, ms),), 15))
         self.merge({"merge": Merge(key, quiet_ms=ms)})
-        self.bench.clock.advance(ms)
+        self.shared.clock.advance(ms)
         self.twins.pull(Pull((Credit(4, 60),), 15))
 
     @rule(key=keys, longest_ms=st.sampled_from([15, 20]), gap_ms=st.sampled_from([5, 9]))
     def sends_keep_coming_up_to_the_longest_wait(self, key: str, longest_ms: int, gap_ms: int) -> None:
         for _ in range(3):
             self.merge({"merge": Merge(key, quiet_ms=10, max_wait_ms=longest_ms)})
-            self.bench.clock.advance(gap_ms)
+            self.shared.clock.advance(gap_ms)
 
     @rule(key=keys, policy=policies, later_ms=st.sampled_from([0, 20]), tidied=st.booleans())
     def an_item_is_sent_again_after_its_group_ended(
@@ -157,7 +157,7 @@ class MergeMachine(Ground):
         self.twins.pull(Pull((Credit(4, 60),), 15))
         for lease in self.twins.leases[-1:]:
             self.twins.ack([(lease.id, lease)])
-        self.bench.clock.advance(later_ms)
+        self.shared.clock.advance(later_ms)
         self.merge({**said, "delay_ms": 20})
         if tidied:
             self.twins.clean()
@@ -166,7 +166,7 @@ class MergeMachine(Ground):
     @rule(key=keys, tidied=st.booleans(), sent=st.booleans())
     def a_group_expires_and_is_revived(self, key: str, tidied: bool, sent: bool) -> None:
         self.merge({"merge": Merge(key), "ttl_ms": 5})
-        self.bench.clock.advance(5)
+        self.shared.clock.advance(5)
         if tidied:
             self.twins.clean()
         if sent:

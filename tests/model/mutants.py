@@ -110,8 +110,8 @@ MUTANTS = (
         "a usual delivery tells the wrong attempt or consumer",
         "life",
         "pull",
-        "if attempt ~= told or by ~= teller then",
-        "if told == nil then",
+        "if attempt ~= last_attempt or by ~= last_by then",
+        "if last_attempt == nil then",
     ),
     Mutant(
         "a release has no history",

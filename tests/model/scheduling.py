@@ -11,7 +11,7 @@ from dueline.engine.fence import Fence, Occurrence
 from dueline.engine.store import OnConflict, SendItem, Store
 from tests.kit.store import item
 
-from .machine import Ground, delays, ids, policies, recent, tags
+from .machine import BaseMachine, delays, ids, policies, recent, tags
 from .twins import IDS
 
 schedules = st.sampled_from(["ns\0a", "ns\0b"])
@@ -32,7 +32,7 @@ def occurrence_items(draw: st.DrawFn) -> SendItem:
     )
 
 
-class Scheduling(Ground):
+class Scheduling(BaseMachine):
     """Schedules, and jobs without one."""
 
     @rule(items=st.lists(occurrence_items(), min_size=1, max_size=4))
@@ -65,7 +65,7 @@ class Scheduling(Ground):
     )
     def release_to_a_time(self, back: int, after_ms: int, **words: Any) -> None:
         lease = self.delivery(back)
-        self.twins.release(lease.id, lease, at_ms=self.bench.clock.now_ms + after_ms, **words)
+        self.twins.release(lease.id, lease, at_ms=self.shared.clock.now_ms + after_ms, **words)
 
     @rule()
     def fences_are_the_same(self) -> None:

@@ -15,13 +15,13 @@ from hypothesis.stateful import initialize, invariant
 from dueline.engine.store import Credit, Pull
 from dueline.store.valkey.keys import partition_keys
 
-from .machine import Programme
+from .machine import JobMachine
 from .twins import Twins
 
 WAIT_MS = 60_000
 
 
-class Ear:
+class Listener:
     """Hears the wake-ups of a partition. `heard` asks over the same connection, so nothing published before is
     missed."""
 
@@ -59,21 +59,21 @@ class Process:
         self.until_ms = end_ms if pulled.next_ms is None else min(pulled.next_ms, end_ms)
 
 
-class Sleepers(Programme):
+class Sleepers(JobMachine):
     """The life cycle with two waiting processes beside the caller."""
 
-    ear: Ear
+    listener: Listener
     processes: list[Process]
 
     @initialize()
     def begin(self) -> None:
-        self.twins = Twins(self.bench)
-        self.ear = Ear(self.bench.url, partition_keys("dueline", self.twins.partition).channel)
-        self.processes = [Process(self.twins, store) for store in self.bench.sleepers]
+        self.twins = Twins(self.shared)
+        self.listener = Listener(self.shared.url, partition_keys("dueline", self.twins.partition).channel)
+        self.processes = [Process(self.twins, store) for store in self.shared.sleepers]
 
     @invariant()
     def nobody_sleeps_past_the_moment_at_which_he_could_be_served(self) -> None:
-        heard, now_ms = self.ear.heard(), self.bench.clock.now_ms
+        heard, now_ms = self.listener.heard(), self.shared.clock.now_ms
         for process in self.processes:
             if heard or process.until_ms <= now_ms:
                 process.look()
@@ -84,5 +84,5 @@ class Sleepers(Programme):
             )
 
     def teardown(self) -> None:
-        if hasattr(self, "ear"):
-            self.ear.close()
+        if hasattr(self, "listener"):
+            self.listener.close()

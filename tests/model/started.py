@@ -1,18 +1,18 @@
-"""A machine on a started bench: what the tests of the model and of its mutants share."""
+"""A machine on a started store: what the tests of the model and of its mutants share."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from .machine import Ground, Life
+from .machine import BaseMachine, Life
 from .merging import Groups, GroupSleepers, OnlyGroups
 from .mutants import Mutant
 from .scheduling import Scheduling
 from .sleepers import Sleepers
-from .twins import Bench
+from .twins import SharedStore
 
-MACHINES: dict[str, type[Ground]] = {
+MACHINES: dict[str, type[BaseMachine]] = {
     "life": Life,
     "sleepers": Sleepers,
     "groups": Groups,
@@ -24,12 +24,12 @@ MACHINES: dict[str, type[Ground]] = {
 
 
 @contextmanager
-def machine(name: str, url: str, mutant: Mutant | None = None) -> Iterator[type[Ground]]:
-    """The machine on a started bench, whose scripts carry the mutant."""
+def machine(name: str, url: str, mutant: Mutant | None = None) -> Iterator[type[BaseMachine]]:
+    """The machine on a started store, whose scripts carry the mutant."""
     patch, sleepers = mutant.patch if mutant else None, 2 if issubclass(MACHINES[name], Sleepers) else 0
-    bench = Bench(url, patch, sleepers=sleepers, namespace_ids=name.startswith("namespace_ids"))
-    bench.start()
+    shared = SharedStore(url, patch, sleepers=sleepers, namespace_ids=name.startswith("namespace_ids"))
+    shared.start()
     try:
-        yield type(f"Started{name.title().replace(' ', '')}", (MACHINES[name],), {"bench": bench})
+        yield type(f"Started{name.title().replace(' ', '')}", (MACHINES[name],), {"shared": shared})
     finally:
-        bench.stop()
+        shared.stop()

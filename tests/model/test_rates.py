@@ -13,10 +13,10 @@ from dueline.engine.store import Credit, OnConflict, Pull
 from tests.kit.store import item
 from tests.kit.valkey import PrivateValkey
 
-from .machine import POLICIES, Life, Programme, machine_settings
+from .machine import POLICIES, JobMachine, Life, machine_settings
 from .mutants import Mutant
 from .sleepers import Sleepers
-from .twins import IDS, Bench, Twins
+from .twins import IDS, SharedStore, Twins
 
 pytestmark = pytest.mark.slow
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 class RateMachine(RuleBasedStateMachine):
     """Rules for a partition that may have a rate; beside those of a programme."""
 
-    bench: Bench
+    shared: SharedStore
     twins: Twins
 
     @rule(rate_per_s=st.sampled_from([0.0, 0.0, 15.0, 70.0, 333.3]))
@@ -40,10 +40,10 @@ class RateMachine(RuleBasedStateMachine):
         """Chance alone rarely brings more jobs than tokens, and a bucket that is neither full nor empty."""
         self.twins.control(pause_until_ms=0, max_in_flight=0, rate_per_s=0.0)
         self.twins.control(rate_per_s=15.0)
-        self.bench.clock.advance(rest_ms)
+        self.shared.clock.advance(rest_ms)
         self.twins.send([item(id, policy=POLICIES[0], on_live=OnConflict.REPLACE) for id in IDS])
         self.twins.pull(Pull((Credit(2, 60), Credit(1, 60)), 15))
-        self.bench.clock.advance(later_ms)
+        self.shared.clock.advance(later_ms)
         self.twins.control(rate_per_s=then_per_s)
         self.twins.pull(Pull((Credit(3, 60),), 15))
 
@@ -56,7 +56,7 @@ class RatedSleepers(RateMachine, Sleepers):
     pass
 
 
-MACHINES: dict[str, type[Programme]] = {"life": RatedLife, "sleepers": RatedSleepers}
+MACHINES: dict[str, type[JobMachine]] = {"life": RatedLife, "sleepers": RatedSleepers}
 MUTANTS = (
     Mutant("a higher rate wakes nobody", "sleepers", "control", "(rate and N[5] > rate)", "false"),
     Mutant("the end of a rate wakes nobody", "sleepers", "control", "(N[5] == 0 or", "(false or"),
@@ -68,13 +68,13 @@ MUTANTS = (
 
 
 @contextmanager
-def machine(name: str, url: str, mutant: Mutant | None = None) -> Iterator[type[Programme]]:
-    bench = Bench(url, mutant.patch if mutant else None, sleepers=2 if name == "sleepers" else 0)
-    bench.start()
+def machine(name: str, url: str, mutant: Mutant | None = None) -> Iterator[type[JobMachine]]:
+    shared = SharedStore(url, mutant.patch if mutant else None, sleepers=2 if name == "sleepers" else 0)
+    shared.start()
     try:
-        yield type(f"Started{name.title()}", (MACHINES[name],), {"bench": bench})
+        yield type(f"Started{name.title()}", (MACHINES[name],), {"shared": shared})
     finally:
-        bench.stop()
+        shared.stop()
 
 
 @pytest.mark.parametrize("name", MACHINES)

@@ -55,8 +55,8 @@ class Lease(msgspec.Struct, frozen=True):
     real: str
 
 
-class Bench:
-    """What all examples of a machine share: one loop, one connected store. `patch` breaks a script on purpose."""
+class SharedStore:
+    """The store that all examples of a machine share, with its event loop. `patch` breaks a script on purpose."""
 
     def __init__(
         self,
@@ -92,14 +92,14 @@ class Bench:
 class Twins:
     """A fresh partition in both stores."""
 
-    def __init__(self, bench: Bench) -> None:
-        bench.clock.__init__()
-        self.bench, self.clock, self.run = bench, bench.clock, bench.run
-        self.model = MemoryStore(bench.clock)
-        self.real: Any = bench.real
-        name = f"t{next(_topics)}-{id(bench)}"
+    def __init__(self, shared: SharedStore) -> None:
+        shared.clock.__init__()
+        self.shared, self.clock, self.run = shared, shared.clock, shared.run
+        self.model = MemoryStore(shared.clock)
+        self.real: Any = shared.real
+        name = f"t{next(_topics)}-{id(shared)}"
         self.partition = Partition(
-            f"model {name}" if bench.namespace_ids else "model", name, namespace_ids=bench.namespace_ids
+            f"model {name}" if shared.namespace_ids else "model", name, namespace_ids=shared.namespace_ids
         )
         self.leases: list[Lease] = []
         self.groups: list[str] = []  # ids that merge groups have, had, or would have had
@@ -109,7 +109,7 @@ class Twins:
     def repeat(self, every_call: bool) -> None:
         """From now on the real stores send every changing call twice and use the second answer; or no longer."""
         self.repeats = every_call
-        for store in (self.real, *self.bench.sleepers):
+        for store in (self.real, *self.shared.sleepers):
             store.repeat_changes(int(every_call))
 
     def both(self, call: Callable[[Store], Awaitable[Any]]) -> Any:
@@ -235,7 +235,7 @@ class Twins:
 
     def check_structure(self) -> None:
         """I11: each live id in exactly one index, no index entry without its record, no record without its entries."""
-        contents = self.run(fsck._read(self.bench.reader, "dueline", self.partition))
+        contents = self.run(fsck._read(self.shared.reader, "dueline", self.partition))
         assert fsck.check(self.partition, contents) == []
 
     async def _figures(self, store: Store) -> Stats:

@@ -55,7 +55,7 @@ class Owner:
         return Response(200)
 
 
-class Desk:
+class AuditKit:
     def __init__(self) -> None:
         self.engine = Engine(MemoryStore(lambda: 7))
         self.owner = Owner()
@@ -71,34 +71,34 @@ class Desk:
 
 
 async def test_a_handler_says_what_its_call_is_about() -> None:
-    desk = Desk()
-    await desk.ask("/one")
-    [entry] = await desk.entries()
+    kit = AuditKit()
+    await kit.ask("/one")
+    [entry] = await kit.entries()
     assert (entry.action, entry.namespace, entry.topic, entry.status) == ("own_one", "own", "t", 200)
     assert entry.details == {"ids": ["a"], "ids_count": 1, "changed": 1}
 
 
 async def test_a_route_with_commands_is_audited_for_those_that_it_names() -> None:
-    desk = Desk()
-    await desk.ask("/two", body=b"add")
-    await desk.ask("/two", body=b"drop")
-    assert [entry.action for entry in await desk.entries()] == ["own_drop"]
+    kit = AuditKit()
+    await kit.ask("/two", body=b"add")
+    await kit.ask("/two", body=b"drop")
+    assert [entry.action for entry in await kit.entries()] == ["own_drop"]
 
 
 async def test_a_call_whose_client_left_is_in_the_log() -> None:
-    desk = Desk()
-    call = asyncio.create_task(desk.ask("/one", "wait"))
-    await desk.owner.begun.wait()
+    kit = AuditKit()
+    call = asyncio.create_task(kit.ask("/one", "wait"))
+    await kit.owner.begun.wait()
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
-    assert [(entry.status, entry.code) for entry in await desk.entries()] == [(0, "client_gone")]
+    assert [(entry.status, entry.code) for entry in await kit.entries()] == [(0, "client_gone")]
 
 
 async def test_an_error_of_ours_is_in_the_log_and_a_starting_server_is_not() -> None:
-    desk = Desk()
-    assert [(await desk.ask("/one", query)).status for query in ("fail", "load")] == [500, 400]
-    assert [(entry.status, entry.code) for entry in await desk.entries()] == [(500, "internal")]
+    kit = AuditKit()
+    assert [(await kit.ask("/one", query)).status for query in ("fail", "load")] == [500, 400]
+    assert [(entry.status, entry.code) for entry in await kit.entries()] == [(500, "internal")]
 
 
 async def test_a_call_in_this_process_that_is_cancelled_is_in_the_log() -> None:
@@ -130,8 +130,8 @@ class OnlyReaders(OpenAccess):
         raise NotGranted("no", READER) if token == "known" else Unauthorized
 
 
-async def by_socket(desk: Desk, token: str, quotas: Quotas) -> int:
-    front = Front(desk.router, auth=OnlyReaders(), quotas=quotas)
+async def by_socket(kit: AuditKit, token: str, quotas: Quotas) -> int:
+    front = Front(kit.router, auth=OnlyReaders(), quotas=quotas)
     sock = socket.create_server(("127.0.0.1", 0))
     await front.start(sock)
     try:
@@ -144,7 +144,7 @@ async def by_socket(desk: Desk, token: str, quotas: Quotas) -> int:
         await front.drain(1)
 
 
-async def by_asgi(desk: Desk, token: str, quotas: Quotas) -> int:
+async def by_asgi(kit: AuditKit, token: str, quotas: Quotas) -> int:
     sent: list[Any] = []
     scope = {
         "type": "http",
@@ -161,30 +161,30 @@ async def by_asgi(desk: Desk, token: str, quotas: Quotas) -> int:
     async def receive() -> Any:
         return {"type": "http.request", "body": b""}
 
-    await AsgiApp(desk.router, auth=OnlyReaders(), quotas=quotas)(scope, receive, send)
+    await AsgiApp(kit.router, auth=OnlyReaders(), quotas=quotas)(scope, receive, send)
     return sent[0]["status"]
 
 
 @pytest.mark.parametrize("ask", [by_socket, by_asgi])
 async def test_a_call_refused_at_its_head_is_in_the_log_with_its_token_if_that_is_known(ask: Any) -> None:
-    desk = Desk()
-    assert [await ask(desk, token, Quotas()) for token in ("unknown", "known")] == [401, 403]
-    [entry] = await desk.entries()
+    kit = AuditKit()
+    assert [await ask(kit, token, Quotas()) for token in ("unknown", "known")] == [401, 403]
+    [entry] = await kit.entries()
     assert (entry.who, entry.who_name, entry.address) == ("k7", "reports", "127.0.0.1")
     assert (entry.action, entry.status, entry.code) == ("own_one", 403, "forbidden")
 
 
 @pytest.mark.parametrize("ask", [by_socket, by_asgi])
 async def test_calls_refused_at_the_head_count_as_requests_and_leave_one_entry(ask: Any) -> None:
-    desk, quotas = Desk(), Quotas({"own": NamespaceLimits(requests_per_s=0.001)})
-    assert [await ask(desk, "known", quotas) for _ in range(11)] == [403] * 10 + [429]
-    assert [entry.status for entry in await desk.entries()] == [403]
-    assert desk.engine.audit.merged == 9
+    kit, quotas = AuditKit(), Quotas({"own": NamespaceLimits(requests_per_s=0.001)})
+    assert [await ask(kit, "known", quotas) for _ in range(11)] == [403] * 10 + [429]
+    assert [entry.status for entry in await kit.entries()] == [403]
+    assert kit.engine.audit.merged == 9
 
 
 async def test_a_server_that_has_too_many_calls_says_429_in_every_dialect() -> None:
-    desk = Desk()
-    found = desk.router.find("POST", "/one")
+    kit = AuditKit()
+    found = kit.router.find("POST", "/one")
     for error, after_s in ((RateLimited(), "1"), (QuotaExceeded(retry_after_s=7), "7")):
-        answer = desk.router.failed(found, Request("POST", "/one", "", {}, b""), error)
+        answer = kit.router.failed(found, Request("POST", "/one", "", {}, b""), error)
         assert (answer.status, answer.headers) == (429, (("retry-after", after_s),))

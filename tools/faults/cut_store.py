@@ -11,39 +11,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from inspect import isfunction
 from typing import Any
 
+from dueline.engine.directory import Directory
+from dueline.engine.store import Store
 from dueline.engine.timer import Handle, Timer
 
-CALLS = frozenset(
-    [
-        "send",
-        "pull",
-        "ack",
-        "release",
-        "extend",
-        "cancel",
-        "edit",
-        "read",
-        "list",
-        "stats",
-        "control",
-        "fence",
-        "fences",
-        "held",
-        "revive",
-        "purge",
-        "clean",
-        "agenda_noted",
-        "retire",
-        "watch",
-        "unwatch",
-        "watch_topics",
-    ]
-)
-DIRECTORY_CALLS = frozenset(
-    ["register", "topic", "topics", "set_config", "remove", "idle_topics", "note", "take", "finish"]
-)
+LOCAL = {"start", "stop", "now_ms"}  # methods of a store that make no call to it
+
+
+def _calls(protocol: type) -> frozenset[str]:
+    return frozenset(name for name, one in vars(protocol).items() if isfunction(one) and name[0] != "_") - LOCAL
 
 
 class _Cut:
@@ -64,10 +43,10 @@ class CutStore(_Cut):
     takes effect. `calls`: the names of the calls so far."""
 
     def __init__(self, inner: Any, at: int = 0, *, done: bool = False) -> None:
-        super().__init__(inner, CALLS, self._call)
+        super().__init__(inner, _calls(Store), self._call)
         self.calls: list[str] = []
         self.gone = asyncio.Event()
-        self.directory = _Cut(inner.directory, DIRECTORY_CALLS, self._call)
+        self.directory = _Cut(inner.directory, _calls(Directory), self._call)
         self._at = at
         self._in: str | None = None
         self.done = done

@@ -37,7 +37,7 @@ class CreateToken(Request, frozen=True, kw_only=True):
     expires: Annotated[Duration, Meta(description="Expires after this time.", examples=["90d"])] | None = None
     expires_at_ms: Annotated[Ms, Meta(description="Expires at this time, instead.")] | None = None
     requests_per_s: (
-        Annotated[float, Meta(gt=0, le=1_000_000, description="At most so many requests, per server process.")] | None
+        Annotated[float, Meta(gt=0, le=1_000_000, description="Requests per second, per server process.")] | None
     ) = None
     max_connections: Annotated[int, Meta(ge=1, le=1_000_000, description="Per server process.")] | None = None
     max_polls: Annotated[int, Meta(ge=1, le=1_000_000, description="Pulls at a time, per server process.")] | None = (

@@ -104,7 +104,7 @@ def send_file(session: Session, topic: str, source: Path) -> None:
 
 
 def _send_stream(session: Session, topic: str, stream: BinaryIO, total: int | None) -> None:
-    counted: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     refused: list[tuple[Line, r.Refusal]] = []
     collected: list[Raw] = []
     batch: list[Line] = []
@@ -116,7 +116,7 @@ def _send_stream(session: Session, topic: str, stream: BinaryIO, total: int | No
                 answer = session.call(calls.send_many(topic, [line.job for line in batch]))
                 rows = msgspec.json.decode(answer.raw, type=dict[str, Raw])["results"]
                 for line, item in zip(batch, answer.value.results, strict=True):
-                    counted[item.error.code if item.error else item.result or "sent"] += 1
+                    counts[item.error.code if item.error else item.result or "sent"] += 1
                     if item.error is not None:
                         refused.append((line, item.error))
                 if session.printer.output is Output.JSONL:
@@ -131,7 +131,7 @@ def _send_stream(session: Session, topic: str, stream: BinaryIO, total: int | No
         except DuelineApiError as error:
             session.printer.note(_resume_hint(last))
             raise reported(session.printer, error, _place(error, batch)) from error
-    _show_sent(session, counted, refused, collected)
+    _show_sent(session, counts, refused, collected)
 
 
 def _place(error: DuelineApiError, batch: list[Line]) -> str:
@@ -151,13 +151,13 @@ def _resume_hint(last: int) -> str:
 
 
 def _show_sent(
-    session: Session, counted: Counter[str], refused: list[tuple[Line, r.Refusal]], collected: list[Raw]
+    session: Session, counts: Counter[str], refused: list[tuple[Line, r.Refusal]], collected: list[Raw]
 ) -> None:
     if session.printer.output is Output.JSON:
         session.printer.line(msgspec.json.encode({"results": collected}))
     elif session.printer.output is Output.TABLE:
         made = tables.Listing("RESULT", "JOBS", right=("JOBS",))
-        for result, number in sorted(counted.items()):
+        for result, number in sorted(counts.items()):
             made.add(result, number)
         session.printer.table(made)
     for line, refusal in refused[:SHOWN_REFUSALS]:

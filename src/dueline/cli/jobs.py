@@ -106,7 +106,9 @@ def send(
     body_as: BodyType = BodyAs.AUTO,
     from_: Annotated[
         Path | None,
-        typer.Option("--from", metavar="FILE|-", help="Send many: one job per line, an object as in the API."),
+        typer.Option(
+            "--from", metavar="FILE|-", help="Send many jobs: one per line of this file, each an object as in the API."
+        ),
     ] = None,
 ) -> None:
     """Send a job. Without --in or --at it is due now."""

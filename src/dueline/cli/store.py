@@ -1,7 +1,7 @@
 """The command `store accept`: an operator accepts that data is lost, so that servers continue with the rest.
 
-STORE_URL   a store in use: what it holds is not what the servers know (store.valkey.acceptance)
---data      the folder of an embedded store whose server is stopped: bytes of its file are missing
+STORE_URL   a store in use that holds less than its servers have seen (store.valkey.acceptance)
+--data      the folder of a stopped embedded store whose file has lost bytes
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ async def _accept_store(printer: Printer, location: StoreLocation, prefix: str, 
         for one in missing.partitions
     ]
     raw = msgspec.json.encode({"directory_lost": missing.is_directory_lost, "partitions": partitions})
-    counted = f"{len(partitions)} partition{'' if len(partitions) == 1 else 's'}"
-    summary = f"accepted: {counted}" + (" and the directory" if missing.is_directory_lost else "")
+    number = f"{len(partitions)} partition{'' if len(partitions) == 1 else 's'}"
+    summary = f"accepted: {number}" + (" and the directory" if missing.is_directory_lost else "")
     printer.result(raw, Text(f"{summary}. Servers continue within 5 seconds", style="yellow" if lines else "green"))
 
 

@@ -68,7 +68,7 @@ def on_leases(
 def in_pieces(
     items: Sequence[T], make: Callable[[list[T]], Call[r.Outcomes]], results: list[r.Outcome] | None = None
 ) -> Steps[list[r.Outcome]]:
-    """One kind of call on small items, for which only the limit on their number matters."""
+    """Calls on many small items, at most MAX_ITEMS in each. Their sizes do not matter."""
     results = [] if results is None else results
     for begin in range(0, len(items), MAX_ITEMS):
         yield from _in_parts(list(items[begin : begin + MAX_ITEMS]), make, results)

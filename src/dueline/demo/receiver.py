@@ -17,7 +17,7 @@ MAX_HEAD_BYTES = 65_536
 
 
 def answer(path: str, id: str, attempt: int) -> tuple[int, str, float]:
-    """Status, body and seconds until the answer to one call."""
+    """How one call is answered: the status, the body, and after how many seconds."""
     number = int(re.sub(r"\D", "", id) or 0)
     if path == "/partner":
         return 500, '{"error": "connection pool exhausted", "node": "partner-eu-3"}', 0.02

@@ -209,7 +209,7 @@ def charts_of(first: int, now: int, begun: int | None, rows: Sequence[ChartRow])
     by_minute = {row.minute: row for row in rows}
     minutes = range(first, now + 1)
 
-    def counted(place: int) -> Values:
+    def counts_of(place: int) -> Values:
         return tuple(
             by_minute[minute].counts[place]
             if minute in by_minute and by_minute[minute].counts
@@ -230,7 +230,7 @@ def charts_of(first: int, now: int, begun: int | None, rows: Sequence[ChartRow])
         if row is not None:
             last = row.pending
         pending.append(last)
-    sends, deliveries, acks, failures, dead = (counted(place) for place in range(len(COUNTS)))
+    sends, deliveries, acks, failures, dead = (counts_of(place) for place in range(len(COUNTS)))
     return Charts(
         MINUTE_MS, first * MINUTE_MS, sends, deliveries, acks, failures, dead, tuple(pending), late(0.5), late(0.99)
     )

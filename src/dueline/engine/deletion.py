@@ -58,7 +58,7 @@ class TopicDeletion:
             view = await self._control.topic(namespace, name)
             counts = {state: getattr(view, state) for state in ("scheduled", "ready", "leased", "dead")}
             if any(counts.values()):
-                raise TopicNotEmpty(f"the topic holds jobs ({_counted(counts)}): finish, cancel or purge them first")
+                raise TopicNotEmpty(f"the topic holds jobs ({_listing(counts)}): finish, cancel or purge them first")
             topic = await self._topics.load(namespace, name)
             for state in FORGOTTEN:
                 await self._bulk.purge(topic, Filter(state=state), dry_run=False)
@@ -105,5 +105,5 @@ class TopicDeletion:
         return False
 
 
-def _counted(counts: dict[str, int]) -> str:
+def _listing(counts: dict[str, int]) -> str:
     return ", ".join(f"{number} {state}" for state, number in counts.items() if number)

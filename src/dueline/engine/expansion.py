@@ -33,7 +33,7 @@ from msgspec.structs import replace
 from .commands import ExpansionView
 from .errors import DuelineError, NotFound
 from .ids import cell_of
-from .limits import HELD_IDS
+from .limits import MAX_STORED_IDS
 from .rounds import Rounds
 from .store import Store
 from .timer import Timer
@@ -86,23 +86,23 @@ class Expansions:
         return self._round_s if self._topics.expanding() else IDLE_S
 
     async def advance(self, topic: Topic) -> ExpansionView | None:
-        """Read what the old partitions hold, and end the expansion if they are empty. Returns its progress; None: there
-        is no expansion any more."""
+        """Read what the old partitions hold, and end the expansion if they are empty. Returns its progress; None: it
+        has ended."""
         map = topic.map
         if not topic.left.closed:
             await self._writer.tell_partitions(topic.namespace, topic.name)
             if topic.map is not map:
                 return await self.advance(topic) if topic.old else None
             topic.left.closed = True
-        held: list[frozenset[int] | None] = []
+        left: list[frozenset[int] | None] = []
         for partition in topic.old:
-            ids = await self._store.held(partition, HELD_IDS)
-            held.append(None if ids is None else frozenset(cell_of(id) for id in ids))
+            ids = await self._store.stored_ids(partition, MAX_STORED_IDS)
+            left.append(None if ids is None else frozenset(cell_of(id) for id in ids))
         if topic.map is not map:
             return None
-        topic.left.cells = tuple(held)
-        if any(cells is None or cells for cells in held):
-            cells = sum(map.old_cells(place) if some is None else len(some) for place, some in enumerate(held))
+        topic.left.cells = tuple(left)
+        if any(cells is None or cells for cells in left):
+            cells = sum(map.old_cells(place) if some is None else len(some) for place, some in enumerate(left))
             return ExpansionView(map.old, cells)
         await self._complete(topic)
         return None

@@ -14,7 +14,7 @@ GONE_KEEP_MS = 30 * 86_400_000  # how long the fence of a schedule that no longe
 
 
 class Occurrence(msgspec.Struct, frozen=True):
-    """Marks a send as the job of one occurrence. `schedule` names the schedule in all partitions alike."""
+    """Marks a send as the job of one occurrence. `schedule`: its name, the same in all partitions."""
 
     schedule: str
     version: int

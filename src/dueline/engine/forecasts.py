@@ -3,7 +3,7 @@
 The counts come from the partitions' indexes (`Store.forecast`); no job is read. One topic is counted exactly, now. A
 namespace is summed page by page of its topics, by one task for all callers. The sum is kept for at least ten times as
 long as it took, so its readers cost the store less than a tenth of their time. A sum that takes long is not waited for:
-its callers get what is counted so far, with `complete` False, while it goes on.
+its callers get what is counted so far, with `complete` False, until it has ended.
 """
 
 from __future__ import annotations
@@ -150,11 +150,11 @@ class Forecasts:
         """Sum page by page, and show what there is after PATIENCE_S."""
         edges, total = one.edges_ms, None
         largest: list[tuple[int, Topic]] = []
-        partitions, counted, after = 0, 0, ""
+        partitions, topics_counted, after = 0, 0, ""
         while True:
             entries = await self._store.directory.topics(one.namespace, after, DIRECTORY_PAGE)
             topics = [self._topics.apply((one.namespace, entry.topic), entry) for entry in entries]
-            del topics[MAX_TOPICS - counted :]
+            del topics[MAX_TOPICS - topics_counted :]
             parts = [_parts(topic, edges) for topic in topics]
             partitions += sum(map(len, parts))
             full = len(topics) < len(entries) or partitions > MAX_PARTITIONS
@@ -162,12 +162,12 @@ class Forecasts:
                 bands = await self._store.forecast([part for of_topic in parts for part in of_topic], edges)
                 total = bands if total is None else _added(total, bands)
                 largest = _largest(largest, topics, parts, bands.by_partition)
-                counted += len(topics)
+                topics_counted += len(topics)
             ended = full or len(entries) < DIRECTORY_PAGE
             if ended or one.shown.is_set() or self._time_s() - one.begun_s > PATIENCE_S:
                 total = total or _nothing(edges, self._store.now_ms())
                 shown = [await self._of_topic(topic, edges) for _, topic in largest] if ended else []
-                one.forecast = _forecast(edges, total, shown, counted, complete=ended and not full)
+                one.forecast = _forecast(edges, total, shown, topics_counted, complete=ended and not full)
                 one.shown.set()
             if ended:
                 return
@@ -231,7 +231,7 @@ def _nothing(edges: tuple[int, ...], now_ms: int) -> Bands:
 
 
 def _forecast(
-    edges: tuple[int, ...], bands: Bands, topics: Sequence[TopicForecast], counted: int, complete: bool
+    edges: tuple[int, ...], bands: Bands, topics: Sequence[TopicForecast], topics_counted: int, complete: bool
 ) -> Forecast:
     return Forecast(
         at_ms=bands.now_ms,
@@ -241,6 +241,6 @@ def _forecast(
         paused=bands.paused,
         later=bands.later,
         topics=tuple(one for one in topics if any(one.counts)),
-        topics_counted=counted,
+        topics_counted=topics_counted,
         complete=complete,
     )

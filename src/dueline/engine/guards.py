@@ -146,7 +146,7 @@ class GuardWatch(Protocol):
     closed: bool
 
     def tripped(self, guard: Guard, shard: str, detail: str) -> None:
-        """A call on this shard was refused, and this is why."""
+        """Note that a call on this shard was refused, and why."""
         ...
 
     def failed(self) -> None:

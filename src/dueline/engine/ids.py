@@ -55,5 +55,5 @@ def cell_of(text: str) -> int:
 
 
 def partition_of(text: str, partitions: int) -> int:
-    """The place among so many partitions of an id or a merge key."""
+    """The number of the partition that an id or a merge key belongs to."""
     return 0 if partitions == 1 else cell_of(text) * partitions // CELLS

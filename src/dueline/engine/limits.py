@@ -13,7 +13,7 @@ BATCH_BYTES = 1 << 20  # of bodies per script call; a larger single body gets it
 PULL_BYTES = 1 << 20
 MAX_REFUNDS = 100
 MAX_ERROR_BYTES = 1024
-HELD_IDS = 2000  # ids that one call names to tell what an old partition holds; more belong to nearly all cells
+MAX_STORED_IDS = 2000  # what one call of Store.stored_ids returns; more ids would belong to nearly all cells
 CELLS = 1024
 INTERNAL_NAMESPACE = "dueline.internal"  # the server's own: the directory entry that counts changes, schedules
 

@@ -6,7 +6,8 @@
 
 Nothing here is remembered. A server that dies before its release leaves a lease that ends; the next one does the same
 step again. What was sent already is KEPT by the fence of its partition, so any number of servers may run this loop, and
-a server that was stopped in the middle can do no harm when it goes on: its send is KEPT or refused, its release loses.
+a server that was stopped in the middle can do no harm when it continues: its send is KEPT or refused, and its release
+comes too late.
 """
 
 from __future__ import annotations

@@ -406,9 +406,9 @@ class Store(Protocol):
         """Open merge groups, by the size of their key, then by key. Their items are not read."""
         ...
 
-    async def held(self, partition: Partition, limit: int) -> frozenset[str] | None:
-        """The ids of all jobs in a partition, in any state, even if only their clean-up is missing. None: more than so
-        many. With `namespace_ids`: of all topics."""
+    async def stored_ids(self, partition: Partition, limit: int) -> frozenset[str] | None:
+        """The ids of all jobs in a partition, in any state, even if only their clean-up is missing. None: there are
+        more than `limit`. With `namespace_ids`: of all topics."""
         ...
 
     async def forecast(self, parts: Sequence[ForecastPart], edges_ms: Sequence[int]) -> Bands: ...

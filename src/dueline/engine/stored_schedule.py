@@ -30,9 +30,9 @@ MAX_NAME_BYTES = MAX_ID_BYTES - len("@run-") - 15  # an occurrence's id has the 
 
 
 class StoredSchedule(msgspec.Struct, frozen=True):
-    """`from_ms`: every occurrence is later. `missed_until_ms`: occurrences up to here were missed, however late they
-    are: the schedule was paused. `fenced`: the topics to fence before the first send of this version. `progress_from`:
-    progress of an older version is not this schedule's. `deleted`: only the fences are left to be written."""
+    """`from_ms`: every occurrence is later. `missed_until_ms`: occurrences up to this time count as missed, because the
+    schedule was paused. `fenced`: the topics to fence before the first send of this version. `progress_from`: progress
+    of older versions is ignored. `deleted`: only the fences are left to be written."""
 
     schedule: Schedule
     from_ms: int

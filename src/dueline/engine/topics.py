@@ -407,14 +407,14 @@ class Topics:
         return found
 
     async def renewed(self, topic: Topic, used: PartitionMap, reads: int) -> bool:
-        """Read the map again, unless a read began since there were so many `reads`. Returns whether the topic now
+        """Read the map again, unless a read has begun since `self.reads` was `reads`. Returns whether the topic now
         has another one than the one used: it was expanded, or deleted and created again."""
         if topic.map == used:
             await self.reread(self.map_owner(topic), reads)
         return topic.map != used
 
     async def reread(self, topic: Topic, reads: int | None = None) -> None:
-        """Read the config again, by a read that begins after there were so many; None: after this call."""
+        """Read the config again, by a read that begins after `self.reads` was `reads`; None: after this call."""
         reads = self.reads if reads is None else reads
         while topic.read_number <= reads:
             topic = await self._read((topic.namespace, topic.name))  # may join a read that began earlier

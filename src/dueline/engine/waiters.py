@@ -1,6 +1,6 @@
 """Waiting pulls, without polling.
 
-A `Waiter` is a pull call that is not answered yet. It stands in the `PartitionQueue` of every partition it asks for, in
+A `Waiter` is a pull call that is not answered yet. It waits in the `PartitionQueue` of every partition it asks for, in
 order of arrival. A queue has at most one store call in flight, which asks for jobs for all its waiters; a waiter that
 arrives in the meantime joins the next call. Between calls the queue sleeps until the time that the store named for the
 next job, or until the store wakes it. There is no periodic re-check. `Waiters` holds the queues of this process.

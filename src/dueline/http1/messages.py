@@ -152,7 +152,7 @@ class ResponseReader:
     def _put_aside(self, size: int) -> None:
         self._aside_bytes += size
         if self._aside_bytes > MAX_ASIDE_BYTES:
-            raise BadAnswer(f"more than {MAX_ASIDE_BYTES} bytes beside the answer")
+            raise BadAnswer(f"more than {MAX_ASIDE_BYTES} bytes in interim answers, chunk extensions and trailers")
 
     def _frame(self, modern: bool) -> None:
         """Determine where the body ends, and whether the connection can be reused."""

@@ -209,7 +209,7 @@ class TokenList:
             self._refuse(name)
 
     def _refuse(self, host: str) -> None:
-        raise EgressRefused(f"{host} is outside of limits.push_allow of the token")
+        raise EgressRefused(f"{host} is not in limits.push_allow of the token")
 
     def _opens(self, address: Address) -> bool:
         return any(address in network for network in self._networks)

@@ -327,7 +327,7 @@ class Quotas:
         return use
 
     def _label(self, namespace: str) -> str:
-        """The namespace in metrics: clients choose the names, so there are only so many."""
+        """The namespace in metrics. Clients choose the names, so their number is bounded."""
         if namespace not in self._shown:
             if len(self._shown) >= MAX_NAMESPACES:
                 return OTHER

@@ -291,7 +291,7 @@ async def _until_stop(signals: Signals, location: StoreLocation, workers: Worker
 
 
 async def _lame_duck(settings: Settings, signals: Signals, app: App) -> None:
-    """After a signal: be not ready for a while before the drain. A store that has failed for good is no reason to."""
+    """After a signal, report not ready for a while before the drain. Skipped if the store has failed for good."""
     wait_s = lame_duck_s(settings)
     if wait_s > 0 and signals.stop.is_set():
         app.announce_stop()

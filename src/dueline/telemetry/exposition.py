@@ -14,7 +14,7 @@ from ..metrics.plain_text import plain_text
 
 
 class SampleCollector(Collector):
-    """Samples as that library reads them."""
+    """Samples in the form that prometheus-client reads."""
 
     def __init__(self, samples: Sequence[Samples]) -> None:
         self._samples = samples

@@ -1,7 +1,7 @@
 """The log: one line per event on stderr, JSON for programs, text for people, never with a secret.
 
-`auto` is JSON unless stderr is a terminal, except for the few lines that people and scripts read: the ready line on
-stdout, and the reason why a server does not start. These are plain text. With `json` every line is JSON.
+`auto` is JSON unless stderr is a terminal. Two lines that people and scripts read stay plain text: the ready line on
+stdout, and the reason why a server does not start. With `json` every line is JSON.
 
 All lines go through the standard library's `logging` and one formatter, so every line has the same shape and passes the
 same redaction. Those of an `EventLog` also have fields. Job bodies are never logged.
@@ -100,7 +100,7 @@ def announce(text: str, format: str, **fields: object) -> None:
 
 
 def refuse(text: str, format: str) -> None:
-    """Print on stderr: why a server does not start or cannot continue."""
+    """Print on stderr why a server does not start or cannot continue."""
     if format == "json":
         configure(format=format)
         EventLog("dueline.server").error(text)

@@ -214,8 +214,8 @@ class FlakyStore:
     async def groups(self, partition: Partition, cursor: bytes, limit: int) -> GroupPage:
         return await self._through(lambda: self.inner.groups(partition, cursor, limit))
 
-    async def held(self, partition: Partition, limit: int) -> frozenset[str] | None:
-        return await self._through(lambda: self.inner.held(partition, limit))
+    async def stored_ids(self, partition: Partition, limit: int) -> frozenset[str] | None:
+        return await self._through(lambda: self.inner.stored_ids(partition, limit))
 
     async def stats(self, partition: Partition, edges_ms: Sequence[int] = (), from_now: bool = False) -> Stats:
         return await self.inner.stats(partition, edges_ms, from_now)

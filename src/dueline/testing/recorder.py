@@ -100,7 +100,7 @@ def _of(entries: list[Any], topic: str | None, lock: threading.Lock) -> list[Any
 
 
 class RecordingEngine(Engine):
-    """An engine that tells a recorder what was sent."""
+    """An engine that reports every send to a recorder."""
 
     recorder: Recorder | None = None
 

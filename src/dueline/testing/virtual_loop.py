@@ -201,7 +201,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
                 result.set_exception(error)
 
         def drop(_: object) -> None:
-            """It was cancelled before it started: remove it."""
+            """Remove a call that was cancelled before it started."""
             with self._changed:
                 if errand in self._errands:
                     self._errands.remove(errand)
@@ -230,7 +230,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         await ending
 
     def _idle(self, timeout_s: float | None, real: selectors.BaseSelector) -> list[_Ready]:
-        """Nothing is ready; the next timer is `timeout_s` away (None: there is none)."""
+        """Called when nothing is ready. The next timer is `timeout_s` away (None: there is none)."""
         if self._reached(lambda wait: wait.over()):
             return []
         if self._outside or not self._waits:

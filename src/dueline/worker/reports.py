@@ -78,7 +78,7 @@ class WorkerReports:
                 await self._queue.report_worker(self._name, self._report())
             except (Unavailable, UnknownOutcome):
                 pass
-            except DuelineApiError:  # an older server, or a token that may not: the worker works all the same
+            except DuelineApiError:  # an older server, or a token that may not: the worker keeps working
                 self._refused = True
             await asyncio.sleep(BEAT_S)
 

@@ -176,9 +176,7 @@ class Worker:
         """At the start, delete schedules that a worker of this name wrote earlier and that are no longer in its code.
         Raises ValueError if the worker has no name."""
         if self._schedules.owner is None:
-            raise ValueError(
-                'give the worker a name, such as Worker(name="billing"), before it declares schedules to prune'
-            )
+            raise ValueError('give the worker a name, such as Worker(name="billing"), before you prune its schedules')
         self._schedules.prune = True
 
     def bind(self, *kinds: type[TaskWorker]) -> None:

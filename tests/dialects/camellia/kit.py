@@ -8,14 +8,14 @@ from urllib.parse import urlencode
 
 from tests.kit.waiting import until
 
-from ..kit import Answer, Client, RunningServer, Some, after
+from ..kit import Answer, AnyValue, Client, RunningServer, after
 
 BASE = "/camellia/delayQueue/"
 FORM = {"Content-Type": "application/x-www-form-urlencoded;charset=utf-8"}
 SUCCESS = {"code": 200, "msg": "success"}
-ID = Some(str, lambda text: len(text) == 32 and set(text) <= set("0123456789abcdef"))
-MS = Some(int, lambda ms: 1_600_000_000_000 < ms < 10_000_000_000_000)
-TEXT = Some(str, len)
+ID = AnyValue(str, lambda text: len(text) == 32 and set(text) <= set("0123456789abcdef"))
+MS = AnyValue(int, lambda ms: 1_600_000_000_000 < ms < 10_000_000_000_000)
+TEXT = AnyValue(str, len)
 
 
 class Camellia:

@@ -9,7 +9,7 @@ from dueline.engine.metrics import EngineMetrics
 from dueline.metrics.metric import merge
 
 
-class Hand:
+class ManualClock:
     """A clock that stands until it is moved."""
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class Hand:
 
 
 def test_a_window_is_shown_when_it_is_complete_and_forgotten_after_the_next() -> None:
-    clock, metrics = Hand(), EngineMetrics()
+    clock, metrics = ManualClock(), EngineMetrics()
     monitor = Monitor("camellia", 1_000, clock, metrics)
     monitor.of("t").send_msg += 2
     assert monitor.report() == Report({}, 5_000)
@@ -35,7 +35,7 @@ def test_a_window_is_shown_when_it_is_complete_and_forgotten_after_the_next() ->
 
 
 def test_windows_in_which_nobody_looked_are_empty() -> None:
-    clock = Hand()
+    clock = ManualClock()
     monitor = Monitor("camellia", 1_000, clock, EngineMetrics())
     monitor.of("t").send_msg += 1
     clock.ms = 7_500
@@ -43,7 +43,7 @@ def test_windows_in_which_nobody_looked_are_empty() -> None:
 
 
 def test_what_time_did_is_counted_once_and_only_of_its_own_namespace() -> None:
-    clock, metrics = Hand(), EngineMetrics()
+    clock, metrics = ManualClock(), EngineMetrics()
     monitor = Monitor("camellia", 1_000, clock, metrics)
     monitor.report()
     own, other = metrics.of("camellia", "t"), metrics.of("default", "t")
@@ -60,7 +60,7 @@ def test_what_time_did_is_counted_once_and_only_of_its_own_namespace() -> None:
 
 
 def test_topics_of_a_window_are_bounded() -> None:
-    clock = Hand()
+    clock = ManualClock()
     monitor = Monitor("camellia", 1_000, clock, EngineMetrics())
     for n in range(1_500):
         monitor.of(f"t{n}").send_msg += 1

@@ -6,14 +6,14 @@ import itertools
 import json
 from typing import Any
 
-from ..kit import Answer, Behind, Client, RunningServer, now_ms
+from ..kit import Answer, Client, NativeView, RunningServer, now_ms
 
 ADDED = {"code": 0, "message": "添加成功", "data": None}
 DONE = {"code": 0, "message": "操作成功", "data": None}
 _numbers = itertools.count(1)
 
 
-class Ouqiang(Behind):
+class Ouqiang(NativeView):
     """One connection; `ask` gives the JSON of an answer, after a look at its form."""
 
     def __init__(self, served: RunningServer, client: Client | None = None, namespace: str = "ouqiang") -> None:

@@ -10,14 +10,14 @@ from typing import Any
 from tests.kit.eureka import Registry
 from tests.kit.spring_app import Answerer, SpringApp, accepted
 
-from ..kit import Answer, Behind, Client, RunningServer, Some
+from ..kit import Answer, AnyValue, Client, NativeView, RunningServer
 
 JSON = "application/json;charset=UTF-8"  # as the original's client writes it
 WORK = "/hf/delay_queue/work"
 _numbers = itertools.count(1)
 
 
-class Spring(Behind):
+class Spring(NativeView):
     """One connection to a server, and the registry that it asks."""
 
     namespace = "spring"
@@ -64,5 +64,5 @@ class Spring(Behind):
 
 def refused(status: int, error: str, message: str, path: str = "/job/add") -> dict[str, Any]:
     """The error object of Spring Boot."""
-    stamp = Some(str, lambda text: len(text) == 29 and text[10] == "T" and text.endswith("+00:00"))
+    stamp = AnyValue(str, lambda text: len(text) == 29 and text[10] == "T" and text.endswith("+00:00"))
     return {"timestamp": stamp, "status": status, "error": error, "message": message, "path": path}

@@ -6,13 +6,13 @@ import itertools
 import json
 from typing import Any
 
-from ..kit import Answer, Behind, Client, RunningServer, now_ms
+from ..kit import Answer, Client, NativeView, RunningServer, now_ms
 
 NOTHING = {"success": True, "error": "", "id": None, "value": None}
 _numbers = itertools.count(1)
 
 
-class Youzan(Behind):
+class Youzan(NativeView):
     """One connection; `ask` gives the JSON of an answer, after a look at its form."""
 
     namespace = "youzan"

@@ -32,20 +32,20 @@ def every(seconds: float, topic: str = "t", **options: Any) -> Schedule:
     return Schedule(topic, options.pop("job", template()), every_ms=int(seconds * 1000), **options)
 
 
-class HeldStore(MemoryStore):
-    """The reference store. A send to the topic `stands_at` stands still until `go_on` is set. The answer of the next
-    send to the topic `lost` is lost. `released`: what releases returned."""
+class BlockingStore(MemoryStore):
+    """The reference store. A send to the `blocked_topic` waits until `go_on` is set. The answer of the next send to the
+    topic `lost` is lost. `released`: what releases returned."""
 
     def __init__(self, clock: VirtualClock) -> None:
         super().__init__(clock)
-        self.stands_at: str | None = None
+        self.blocked_topic: str | None = None
         self.lost: str | None = None
         self.go_on = asyncio.Event()
         self.released: list[Code] = []
 
     async def send(self, partition: Partition, items: Sequence[SendItem], policy_version: int = 0) -> list[SendOutcome]:
-        if partition.topic == self.stands_at:
-            self.stands_at = None
+        if partition.topic == self.blocked_topic:
+            self.blocked_topic = None
             await self.go_on.wait()
         results = await super().send(partition, items, policy_version)
         if partition.topic == self.lost:
@@ -65,7 +65,7 @@ class ScheduleKit:
     def __init__(self) -> None:
         self.clock = VirtualClock(START_MS)
         self.timer = VirtualTimer(self.clock)
-        self.memory = HeldStore(self.clock)
+        self.memory = BlockingStore(self.clock)
         self.servers: list[tuple[CutStore, Engine]] = []
 
     async def serve(self, at: int = 0, *, done: bool = False) -> Engine:

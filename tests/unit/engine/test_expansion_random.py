@@ -33,7 +33,7 @@ from dueline.store.memory import MemoryStore
 from dueline.testing.clock import VirtualClock
 
 IDS = [f"id-{number}" for number in range(30)]
-OPERATIONS = ("send", "pull", "ack", "cancel", "read", "control", "held", "stats", "retire")
+OPERATIONS = ("send", "pull", "ack", "cancel", "read", "control", "stored_ids", "stats", "retire")
 DIRECTORY = ("register", "topic", "set_config")
 
 

@@ -371,7 +371,7 @@ async def test_items_are_counted_as_what_became_of_them(kit: EngineKit) -> None:
 
 
 async def three_groups(kit: EngineKit) -> list[str]:
-    """Of the key k: one that is leased, one that waits for its retry, an open one; and one of another key."""
+    """Three groups of the key k (leased, waiting for a retry, open), and one of another key."""
     await add(kit, "leased", max_items=1)
     await add(kit, "failed", max_items=1)
     leased, failed = await kit.pull("mail", max=2, lease_ms=60_000)

@@ -115,7 +115,7 @@ async def test_an_answer_that_is_lost_is_found_out_by_the_next_holder(kit: Sched
 
 async def test_a_holder_that_stands_still_sends_nothing_twice_and_loses_its_lease(kit: ScheduleKit) -> None:
     await kit.put("a", every(10))
-    kit.memory.stands_at = "t"
+    kit.memory.blocked_topic = "t"
     await kit.advance(10)
     assert await kit.times() == []
     await kit.serve()
@@ -133,7 +133,7 @@ async def test_a_holder_that_stands_still_sends_nothing_twice_and_loses_its_leas
 @pytest.mark.parametrize("change", ["put", "move", "pause", "delete"])
 async def test_a_holder_that_stands_still_sends_nothing_after_a_change(kit: ScheduleKit, change: str) -> None:
     await kit.put("a", every(10))
-    kit.memory.stands_at = "t"
+    kit.memory.blocked_topic = "t"
     await kit.advance(10)
     schedules = kit.engine.schedules
     if change == "put":
@@ -153,7 +153,7 @@ async def test_a_holder_that_stands_still_sends_nothing_after_a_change(kit: Sche
 
 async def test_a_holder_that_stands_still_sends_nothing_that_another_server_skipped(kit: ScheduleKit) -> None:
     await kit.put("a", every(10, misfire=Misfire.SKIP))
-    kit.memory.stands_at = "t"
+    kit.memory.blocked_topic = "t"
     await kit.advance(10)
     await kit.advance(3600)
     await kit.serve()
@@ -169,7 +169,7 @@ async def test_a_holder_that_stands_still_sends_nothing_that_was_skipped_for_an_
     await kit.advance(10)
     [job] = await kit.engine.pull(Pull(NS, ("t",)))
     await kit.engine.release(NS, "t", [Release(job.id, job.lease, dead=Reason.REJECTED)])
-    kit.memory.stands_at = "t"
+    kit.memory.blocked_topic = "t"
     await kit.advance(10)
     await kit.engine.revive(NS, "t", [job.id])
     await kit.serve()
@@ -182,7 +182,7 @@ async def test_a_holder_that_stands_still_sends_nothing_that_was_skipped_for_an_
 
 async def test_the_next_holder_writes_the_fences_that_a_killed_change_left_out(kit: ScheduleKit) -> None:
     await kit.put("a", every(10))
-    kit.memory.stands_at = "t"
+    kit.memory.blocked_topic = "t"
     await kit.advance(10)
     await kit.serve()
     calls = len(kit.store.calls)
@@ -247,7 +247,7 @@ async def test_a_schedule_goes_on_with_more_partitions_than_before(kit: Schedule
     await kit.put("b", every(3600, topic="new"))
     await kit.advance(30)
     assert await kit.times("new") == [10, 20, 30]
-    kit.memory.stands_at = "new"
+    kit.memory.blocked_topic = "new"
     await kit.advance(10)
     await kit.serve()
     await kit.partitions("new", 4)

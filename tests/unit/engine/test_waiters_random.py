@@ -17,7 +17,7 @@ from tests.kit.waiting import turns
 TOPICS = ("a", "b", "c")
 
 
-class Programme:
+class RandomRun:
     """One run: what was sent, who waits, who holds what."""
 
     def __init__(self, kit: EngineKit, seed: int) -> None:
@@ -110,13 +110,13 @@ async def test_every_waiter_is_served_as_soon_as_it_can_be_and_nothing_is_leased
 ) -> None:
     for name, partitions in zip(TOPICS, (1, 3, 1), strict=True):
         await kit.engine.set_topic(NS, name, TopicPatch(TopicPolicy(lease_ms=200), partitions=partitions))
-    programme = Programme(kit, seed)
-    kit.store.hesitate = programme.hesitate
+    run = RandomRun(kit, seed)
+    kit.store.hesitate = run.hesitate
     for _ in range(200):
-        await programme.step()
+        await run.step()
     for name in TOPICS:
         await kit.engine.resume(NS, name)
     await kit.advance(2_000)
     views = [await kit.engine.topic(NS, name) for name in TOPICS]
     assert kit.engine.waiters == 0
-    assert sum(view.scheduled + view.ready + view.leased for view in views) == programme.sent - programme.acked
+    assert sum(view.scheduled + view.ready + view.leased for view in views) == run.sent - run.acked

@@ -128,7 +128,8 @@ async def test_a_redirect_is_an_answer_and_nobody_goes_there(status: int) -> Non
 
 
 async def through(status: int, method: str, other_origin: bool, hops: int) -> tuple[Response, list[list[Any]]]:
-    """A call whose first answer is a redirect to the second server (or another path); what came where."""
+    """Make a call whose first answer is a redirect to the second server (or to another path). Returns what each server
+    got."""
     seen: list[list[Any]] = []
     target = b""
 
@@ -231,7 +232,7 @@ def flooding(head: bytes, flood: bytes) -> Talk:
 
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-BESIDE = "more than 65536 bytes beside the answer"
+BESIDE = "more than 65536 bytes in interim answers, chunk extensions and trailers"
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ def _build(settings: OuqiangSettings, context: DialectContext) -> Dialect:
 
 CONFIG_FILE = ConfigFile(
     "--ouqiang-config",
-    "Configuration file of ouqiang/delay-queue, to replace it.",
+    "Configuration file of the ouqiang/delay-queue server that this one replaces.",
     "/etc/delay-queue.conf",
     read,
 )

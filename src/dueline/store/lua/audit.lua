@@ -14,14 +14,10 @@
 --        A clock step does not refuse a call: entries have the time that the store says.
 local state, log = KEYS[1], KEYS[2]
 local caller, nonce, N, blob = ARGV[3], ARGV[4], cmsgpack.unpack(ARGV[5]), ARGV[6]
-local STEP = 500
-
-local function int(n)
-  return string.format('%.0f', n)
-end
 
 -- include time
 -- include reply
+-- include log
 
 local found = redis.call('HMGET', state, 'n', 'k', 'hc', 'c:' .. caller)
 local number, kept, memo = tonumber(found[1] or 0), tonumber(found[2] or 0), found[4]
@@ -50,20 +46,7 @@ if N[1] == 2 then
     end
     return true
   end
-  local newest = N[2] > 0 and math.min(N[2] - 1, number) or number
-  local sizes, pieces, skipped = { 0 }, {}, number - newest
-  local size = redis.call('LLEN', log)
-  for i, entry in ipairs(redis.call('LRANGE', log, skipped, skipped + STEP - 1)) do
-    if matches(entry) then
-      sizes[#sizes + 1] = #entry
-      pieces[#pieces + 1] = entry
-    end
-    sizes[1] = skipped + i < size and newest - i + 1 or 0
-    if #pieces == N[3] then
-      break
-    end
-  end
-  return reply(0, 0, 0, cmsgpack.pack(sizes), table.concat(pieces))
+  return page(number, matches)
 end
 
 local done = reply(0, 0, 0, cmsgpack.pack({ 0 }), '')

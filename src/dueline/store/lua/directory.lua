@@ -11,19 +11,9 @@
 --        4 and 5 also publish, per change: number of the change, version (0 = removed), name
 -- BOUND  100 entries
 local topics, seen, config, agenda = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local now
-if ARGV[1] ~= '' then
-  now = tonumber(ARGV[1])
-else
-  local t = redis.call('TIME')
-  now = tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
-end
+-- include clock
 local what, N, blob, at = tonumber(ARGV[2]), cmsgpack.unpack(ARGV[3]), ARGV[4], 1
 local numbers, pieces = {}, {}
-
-local function int(n)
-  return string.format('%.0f', n)
-end
 
 local function take(size)
   local text = string.sub(blob, at, at + size - 1)

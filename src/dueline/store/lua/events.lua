@@ -16,20 +16,10 @@
 --        number, size of its id, member and data; blob: last, trimmed, the entries
 -- BOUND  16 entries; each call removes at most 1,000 entries (close: all 10,000); 10 silent members; listen: 1,000 members
 local stream, state, members = KEYS[1], KEYS[2], KEYS[3]
-local now
-if ARGV[1] ~= '' then
-  now = tonumber(ARGV[1])
-else
-  local t = redis.call('TIME')
-  now = tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
-end
+-- include clock
 local what, N, blob, channel = tonumber(ARGV[2]), cmsgpack.unpack(ARGV[3]), ARGV[4], ARGV[6]
 local NEW, LOST = '1', '2'
 local numbers, pieces, added = {}, {}, false
-
-local function int(n)
-  return string.format('%.0f', n)
-end
 
 local head = redis.call('HMGET', state, 'until', 'last', 'trimmed', 'bytes')
 local listened, last, trimmed, bytes = tonumber(head[1] or 0), head[2] or '0-0', head[3] or '0-0', tonumber(head[4] or 0)

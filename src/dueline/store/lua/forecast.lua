@@ -43,7 +43,7 @@ local function split(key, from, to, first, last, total, into)
 end
 
 -- The entries of a partition's index per band.
-local function counted(key, from, to, offset)
+local function counts_of(key, from, to, offset)
   local total = call('ZCOUNT', key, from[1], to[N[1]])
   if total == 0 then
     return nil
@@ -68,9 +68,9 @@ local function counted(key, from, to, offset)
 end
 
 for p = 1, #KEYS / 2 do
-  local all, sum = counted(KEYS[2 * p - 1], lows, highs, 0), 0
+  local all, sum = counts_of(KEYS[2 * p - 1], lows, highs, 0), 0
   if all then
-    local again, pause = counted(KEYS[2 * p], retry_lows, retry_highs, RETRIES), N[N[1] + 1 + p]
+    local again, pause = counts_of(KEYS[2 * p], retry_lows, retry_highs, RETRIES), N[N[1] + 1 + p]
     for i = 1, bands do
       if i <= pause then
         paused[i] = paused[i] + all[i]

@@ -59,7 +59,7 @@ repeat
     local runs, started = call('HMGET', r, unpack(ids, 1, n)), { unpack(entries, 1, 2 * n) }
     local policy, own_lease, max, lease, deadline, text = -1, nil, nil, -1, nil, nil -- of the last job; the next one often has the same
     local credit, left, bytes, taken, sizes, alike = 5, N[5], 0, 0, '', 0
-    local told, teller, entry_of, whole -- the history of the last delivery: its attempt, to whom, its entry, and a history of only that
+    local last_attempt, last_by, entry_of, whole -- the history of the last delivery: its attempt, to whom, its entry, and a history of only that
     for i = 1, n do
       local id, record, run, entry, time = ids[i], records[i], runs[i], entries[2 * i - 1], entries[2 * i]
       if not record or #record < 25 or sub(record, 3, 7) .. id ~= entry then
@@ -131,9 +131,9 @@ repeat
       deliveries = deliveries + 1
       if budget > 0 then -- as lib/history does it
         local attempt, by = deliveries - uncounted, who and who[credit]
-        if attempt ~= told or by ~= teller then
+        if attempt ~= last_attempt or by ~= last_by then
           local tail = by and by ~= '' and pack('>Bc0', #by, by) or ''
-          told, teller, entry_of = attempt, by, pack('>BBI6I3c0', #tail, tail == '' and 1 or 33, start, attempt, tail)
+          last_attempt, last_by, entry_of = attempt, by, pack('>BBI6I3c0', #tail, tail == '' and 1 or 33, start, attempt, tail)
           whole = pack('>BI2c0', 1, #entry_of, entry_of)
         end
         local from = history > 9 and 12 + string.byte(past) or 1

@@ -15,16 +15,13 @@
 --        Both keys expire 30 days after the last report.
 local state, log = KEYS[1], KEYS[2]
 local caller, nonce, N, blob = ARGV[3], ARGV[4], cmsgpack.unpack(ARGV[5]), ARGV[6]
-local KEPT, STEP, DAY = 2000, 500, 86400000
+local KEPT, DAY = 2000, 86400000
 local FLAGS, SIZES, TEXTS = 17, 18, 24 -- their positions in an entry
 local OK, HAS_ERROR = 1, 2
 
-local function int(n)
-  return string.format('%.0f', n)
-end
-
 -- include time
 -- include reply
+-- include log
 
 if N[1] == 4 then
   redis.call('DEL', state, log)
@@ -40,20 +37,9 @@ local function target()
 end
 
 if N[1] == 3 then
-  local newest = N[2] > 0 and math.min(N[2] - 1, number) or number
-  local sizes, pieces, at = { 0 }, {}, number - newest
-  local size = redis.call('LLEN', log)
-  for i, entry in ipairs(redis.call('LRANGE', log, at, at + STEP - 1)) do
-    if N[4] == 0 or (struct.unpack('>I2', entry, SIZES) == N[4] and string.sub(entry, TEXTS, TEXTS + N[4] - 1) == blob) then
-      sizes[#sizes + 1] = #entry
-      pieces[#pieces + 1] = entry
-    end
-    sizes[1] = at + i < size and newest - i + 1 or 0
-    if #pieces == N[3] then
-      break
-    end
-  end
-  return reply(0, 0, 0, cmsgpack.pack(sizes), table.concat(pieces))
+  return page(number, function(entry)
+    return N[4] == 0 or (struct.unpack('>I2', entry, SIZES) == N[4] and string.sub(entry, TEXTS, TEXTS + N[4] - 1) == blob)
+  end)
 end
 
 if N[1] == 2 or (memo and string.sub(memo, 1, 8) == nonce) then

@@ -15,19 +15,9 @@
 --        remove at, size of the data; blob: id, data   4: newest generation   5: sizes; blob: servers   6: -
 -- BOUND  200 tokens, 100 servers; each call removes at most 100 tokens and 10 servers
 local records, changes, ends, confirmed, seen = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local now
-if ARGV[1] ~= '' then
-  now = tonumber(ARGV[1])
-else
-  local t = redis.call('TIME')
-  now = tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
-end
+-- include clock
 local what, N, blob = tonumber(ARGV[2]), cmsgpack.unpack(ARGV[3]), ARGV[4]
 local numbers, pieces = {}, {}
-
-local function int(n)
-  return string.format('%.0f', n)
-end
 
 local counter = redis.call('HGET', records, '')
 local newest = counter and struct.unpack('>I6', counter) or 0

@@ -12,19 +12,9 @@
 --        of the name, seen at, stopped, size of the data; blob: name, data
 -- BOUND  200 workers; each beat removes at most 100
 local records, seen = KEYS[1], KEYS[2]
-local now
-if ARGV[1] ~= '' then
-  now = tonumber(ARGV[1])
-else
-  local t = redis.call('TIME')
-  now = tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
-end
+-- include clock
 local what, N, blob = tonumber(ARGV[2]), cmsgpack.unpack(ARGV[3]), ARGV[4]
 local numbers, pieces = {}, {}
-
-local function int(n)
-  return string.format('%.0f', n)
-end
 
 if what == 1 then
   if ARGV[5] == '1' and redis.call('HEXISTS', records, '') == 0 then

@@ -34,7 +34,7 @@ class Rate:
         return _whole(self._refilled(now_ms)) if self.per_s else LAST_MS
 
     def took(self, jobs: int, now_ms: int) -> None:
-        """A pull delivered this many jobs. 0 changes nothing, except that a clock that went back is followed."""
+        """Count a pull that delivered this many jobs. 0 only follows a clock that went back."""
         if self.per_s and (jobs or self.at_ms > now_ms):
             self.tokens, self.at_ms = self._refilled(now_ms) - jobs, now_ms
 

@@ -334,7 +334,7 @@ class MemoryStore:
     async def groups(self, partition: Partition, cursor: bytes, limit: int) -> GroupPage:
         return group_page(self._state(partition), cursor, limit, self._clock())
 
-    async def held(self, partition: Partition, limit: int) -> frozenset[str] | None:
+    async def stored_ids(self, partition: Partition, limit: int) -> frozenset[str] | None:
         ids = frozenset(self._state(partition).record_set.records)
         return None if len(ids) > limit else ids
 

@@ -24,10 +24,10 @@ from .keys import (
     epoch_copies,
     epoch_keys,
     meta_key,
-    other_version,
     partition_keys,
     partition_name,
     partition_of,
+    version_fault,
 )
 from .reader import StoreReader
 from .stamps import Stamp, read_stamps
@@ -69,9 +69,9 @@ def topics_of(stamps: list[Stamp]) -> list[tuple[str, str]]:
 async def find_missing(reader: StoreReader, prefix: str) -> Missing:
     """Compare the directory with the partitions. Raises ValueError if the data has another version."""
     meta = await reader.hash(meta_key(prefix))
-    version = other_version(meta)
-    if version is not None:
-        raise ValueError(f"the store holds data of version {version}, this program reads {DATA_VERSION}")
+    fault = version_fault(meta)
+    if fault is not None:
+        raise ValueError(fault)
     epoch = meta.get(b"epoch", b"").decode()
     copies = await _copies(reader, prefix)
     is_lost = not epoch or b"lost" in meta or any(copy != epoch for copy in copies)

@@ -38,10 +38,10 @@ from .keys import (
     interest_channel,
     key_of,
     meta_key,
-    other_version,
     partition_keys,
     token_keys,
     tokens_channel,
+    version_fault,
     worker_keys,
 )
 from .link import Link, LinkLost, NotNow, WrongKind, slot_of
@@ -140,7 +140,7 @@ class Calls:
             if value is None:
                 await self.plain(copy, "SET", copy, self.epochs.store, "NX")
             elif value.decode() != self.epochs.store:
-                raise self.epochs.lost(None, "its directory and its shards are of different stores")
+                raise self.epochs.lost(None, "its directory and its shards belong to different stores")
 
     async def check(self) -> None:
         """A health check: the store's clock, its data version, and that it is still the same store. Raises WrongStore
@@ -152,12 +152,9 @@ class Calls:
         if self._test_clock is None and not self.clock.observe(now_ms, asked_ms):
             self.link.trip(Guard.CLOCK_STEP, key, CLOCK_JUMPED)
         fields = await self._meta()
-        version = other_version(fields)
-        if version is not None:
-            raise WrongStore(
-                f"the store holds data of version {version}, this program reads {DATA_VERSION}: "
-                "use the matching version"
-            )
+        fault = version_fault(fields)
+        if fault is not None:
+            raise WrongStore(f"{fault}: use the matching version")
         epoch, accepted_ms = fields.get(b"epoch", b"").decode(), int(fields.get(b"accepted", 0))
         try:
             self.epochs.judge_store(epoch, b"lost" in fields, accepted_ms, now_ms)

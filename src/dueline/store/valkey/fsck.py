@@ -33,15 +33,14 @@ from .fsck_groups import check_groups
 from .fsck_histories import check_histories
 from .fsck_pushes import push_faults
 from .keys import (
-    DATA_VERSION,
     directory_keys,
     meta_key,
-    other_version,
     partition_keys,
     partition_of,
     push_keys,
     pushed_topic,
     topic_name,
+    version_fault,
 )
 from .reader import StoreReader
 from .stamps import read_stamps
@@ -99,9 +98,9 @@ async def fsck(
     client = StoreReader(url, tls)
     try:
         meta = await client.hash(meta_key(prefix))
-        version = other_version(meta)
-        if version is not None:
-            report.findings.append(Finding(None, None, f"data version {version}, this program reads {DATA_VERSION}"))
+        fault = version_fault(meta)
+        if fault is not None:
+            report.findings.append(Finding(None, None, fault))
             return report
         report.findings += [Finding(None, None, fault) for fault in await audit_faults(client, prefix)]
         listed = set(await client.sorted_set(directory_keys(prefix)[0]))
@@ -215,7 +214,7 @@ def check(partition: Partition, c: _Contents) -> list[Finding]:
     """All findings for one partition. Pure."""
     findings: list[Finding] = []
     owed: dict[str, set[bytes]] = {letter: set() for letter in "sladkw"}  # entries that the indexes must have
-    counted: dict[bytes, int] = dict.fromkeys(_COUNTERS, 0)
+    counts: dict[bytes, int] = dict.fromkeys(_COUNTERS, 0)
 
     def wrong(id: bytes | None, what: str) -> None:
         findings.append(Finding(partition, None if id is None else _id(id), what))
@@ -231,11 +230,11 @@ def check(partition: Partition, c: _Contents) -> list[Finding]:
                 continue
         elif run is not None and run.phase in "dc":
             wrong(id, "is a tombstone and still has a record")
-        _owe(id, raw, run, c, owed, counted, wrong)
+        _owe(id, raw, run, c, owed, counts, wrong)
     check_groups(c.j, c.r, c.g, owed["k"], wrong)
     _check_fences(c, owed["a"], wrong)
     check_histories(c.m, c.r, wrong)
-    _compare(c, owed, counted, wrong)
+    _compare(c, owed, counts, wrong)
     return findings
 
 
@@ -245,7 +244,7 @@ def _owe(
     run: _Run | None,
     c: _Contents,
     owed: dict[str, set[bytes]],
-    counted: dict[bytes, int],
+    counts: dict[bytes, int],
     wrong: Callable[[bytes | None, str], None],
 ) -> None:
     """Add the index entries that one job must have."""
@@ -282,9 +281,9 @@ def _owe(
         owed["a"].add(b"t" + id)
         if run.phase == "X":
             owed["d"].add(b"x" + id)
-            counted[b"x%d" % run.reason] = counted.get(b"x%d" % run.reason, 0) + 1
+            counts[b"x%d" % run.reason] = counts.get(b"x%d" % run.reason, 0) + 1
         else:
-            counted[b"nD" if run.phase in "Dd" else b"nC"] += 1
+            counts[b"nD" if run.phase in "Dd" else b"nC"] += 1
     if live or (run is not None and run.phase == "X"):
         owed["k"].update(tag.encode() + b"\0" + id for tag in tags)
 
@@ -317,7 +316,7 @@ def _last(raw: bytes, run: _Run, c: _Contents) -> bool:
 
 
 def _compare(
-    c: _Contents, owed: dict[str, set[bytes]], counted: dict[bytes, int], wrong: Callable[[bytes | None, str], None]
+    c: _Contents, owed: dict[str, set[bytes]], counts: dict[bytes, int], wrong: Callable[[bytes | None, str], None]
 ) -> None:
     names = {
         "s": "the schedule",
@@ -330,7 +329,7 @@ def _compare(
     has: dict[str, set[bytes]] = {"s": set(c.s), "l": set(c.l), "a": set(c.a), "k": set(c.k)}
     has["d"] = {entry for entry in c.d if entry[:1] == b"x"}
     has["w"] = {entry for entry in c.d if entry[:1] == b"w"}
-    counted[b"nB"] = len(c.d) - len(has["d"]) - len(has["w"])
+    counts[b"nB"] = len(c.d) - len(has["d"]) - len(has["w"])
     for letter, name in names.items():
         for entry in owed[letter] - has[letter]:
             wrong(_id_in(letter, entry), f"is missing in {name}")
@@ -339,7 +338,7 @@ def _compare(
     for entry in c.d:
         if entry[:1] == b"b":
             wrong(entry[1:], "is on the broken list: its record could not be read when it was due")
-    for field, count in counted.items():
+    for field, count in counts.items():
         if int(c.m.get(field, b"0")) != count:
             wrong(None, f"counter {field.decode()} says {int(c.m.get(field, b'0'))}, there are {count}")
 

@@ -25,6 +25,6 @@ def check_histories(
             continue
         if read != count or count > MAX_ENTRIES:
             wrong(id, f"its history has {read} entries, and says {count}")
-    counted = int(m.get(b"hb", b"0"))
-    if counted != used:
-        wrong(None, f"counter hb says {counted}, the histories have {used} bytes")
+    stored = int(m.get(b"hb", b"0"))
+    if stored != used:
+        wrong(None, f"counter hb says {stored}, the histories have {used} bytes")

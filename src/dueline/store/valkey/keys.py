@@ -170,10 +170,12 @@ def epoch_copies(prefix: str) -> tuple[str, ...]:
     return tuple(f"{prefix}:{{epoch-{number}}}:copy" for number in (0, 40, 1, 41, 2, 42, 3, 43))
 
 
-def other_version(meta: Mapping[bytes, bytes]) -> str | None:
-    """The data version in the store's meta hash, if it is not the one that this program reads. "?": there is none."""
+def version_fault(meta: Mapping[bytes, bytes]) -> str | None:
+    """What is wrong with the data version in the store's meta hash; None: this program can read it."""
     version = meta.get(b"version", b"").decode()
-    return version or "?" if meta and version != DATA_VERSION else None
+    if not meta or version == DATA_VERSION:
+        return None
+    return f"the store holds data of version {version or '?'}, this program reads {DATA_VERSION}"
 
 
 def topic_name(namespace: str, topic: str) -> bytes:

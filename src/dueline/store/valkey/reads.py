@@ -55,13 +55,13 @@ async def bands_of(calls: Calls, parts: Sequence[ForecastPart], edges_ms: Sequen
         by_slot.setdefault(calls.slot(part.partition), []).append(place)
     groups = [places[i : i + MOST_COUNTED] for places in by_slot.values() for i in range(0, len(places), MOST_COUNTED)]
 
-    async def counted(places: list[int]) -> tuple[int, list[int]]:
+    async def counts_of(places: list[int]) -> tuple[int, list[int]]:
         some = [parts[place] for place in places]
         numbers = codec.pack_numbers([len(edges_ms), *edges_ms, *(part.paused_bands for part in some)])
         now_ms, n, _ = await calls.look_over("forecast", [part.partition for part in some], "sd", numbers)
         return now_ms, n
 
-    found = await asyncio.gather(*map(counted, groups))
+    found = await asyncio.gather(*map(counts_of, groups))
     bands = len(edges_ms) - 1
     by_partition = [0] * len(parts)
     for places, (_, n) in zip(groups, found, strict=True):

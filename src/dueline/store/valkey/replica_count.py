@@ -26,18 +26,18 @@ class ReplicaCount:
         self._asked_at_s = -ASK_EVERY_S
 
     def should_ask(self, now_s: float) -> bool:
-        """Whether it is time for `INFO replication`, which `heard` wants."""
+        """Whether it is time to ask for `INFO replication`, which `heard` takes."""
         if now_s - self._asked_at_s < ASK_EVERY_S:
             return False
         self._asked_at_s = now_s
         return True
 
     def heard(self, info: bytes) -> None:
-        """Take note of the replicas that follow closely. They become more here, never fewer."""
+        """Count the replicas that follow closely. The count only grows here."""
         self.needed = max(self.needed, len(_FOLLOWER.findall(info)))
 
     def enough(self, confirmed: int, now_s: float) -> bool:
-        """Whether a change counts that this many replicas have."""
+        """Whether a change that this many replicas have is replicated."""
         if confirmed >= self.needed:
             self._short_since_s = None
             return True

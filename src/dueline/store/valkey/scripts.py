@@ -36,7 +36,7 @@ OPERATIONS = (
     "audit",
     "tokens",
     "epochs",
-    "held",
+    "stored_ids",
     "fence",
     "charts",
     "groups",

@@ -381,8 +381,8 @@ class ValkeyStore:
     async def groups(self, partition: Partition, cursor: bytes, limit: int) -> GroupPage:
         return await reads.page_of_groups(self._calls, partition, cursor, limit)
 
-    async def held(self, partition: Partition, limit: int) -> frozenset[str] | None:
-        _, n, blob = await self._calls.look("held", partition, codec.pack_numbers([limit]))
+    async def stored_ids(self, partition: Partition, limit: int) -> frozenset[str] | None:
+        _, n, blob = await self._calls.look("stored_ids", partition, codec.pack_numbers([limit]))
         return codec.decode_ids(n[1:], blob) if n[0] else None
 
     async def stats(self, partition: Partition, edges_ms: Sequence[int] = (), from_now: bool = False) -> Stats:

@@ -39,7 +39,7 @@ Answer = TypeVar("Answer")
 
 
 class Topology(Protocol):
-    """`known` is the layout if nobody has to be asked."""
+    """`known`: the layout, if no node has to be asked for it."""
 
     known: Layout | None
 

@@ -88,9 +88,9 @@ class Witness:
         try:
             if count.should_ask(clock()):
                 count.heard(await self._connection.send(command(("INFO", "replication"))))
-            marked = self._connection.send(command(("EVAL", MARK, 1, marker, MARKER_MS)))
-            counted = self._connection.send(command(("WAIT", count.needed, WAIT_MS)))
-            _, confirmed = await asyncio.gather(marked, counted)
+            marking = self._connection.send(command(("EVAL", MARK, 1, marker, MARKER_MS)))
+            confirming = self._connection.send(command(("WAIT", count.needed, WAIT_MS)))
+            _, confirmed = await asyncio.gather(marking, confirming)
         except (LinkLost, RedisError) as error:  # without a marker, the count says nothing
             return f"it is not known whether a replica has it: {error}"
         if count.enough(confirmed, clock()):

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- held: the ids of all jobs that a partition holds, in any state and of all topics, unless there are too many.
+-- stored_ids: the ids of all jobs that a partition holds, in any state and of all topics, unless there are too many.
 -- KEYS   m j r s l a d g k
 -- ARGV   1 now_ms or ""   2 ""   3 ""   4 ""   5 numbers   6 ""
 --        numbers  limit
