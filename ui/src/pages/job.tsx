@@ -112,7 +112,7 @@ function Facts({ job }: { job: Job }) {
   return (
     <Panel title={t("Details")}>
       <dl class="facts pad">
-        <dt>{t("Id")}</dt><dd class="row"><span class="mono break">{job.id}</span><CopyButton text={job.id} label={t("Copy")} /></dd>
+        <dt>{t("Id")}</dt><dd><span class="mono break">{job.id}</span> <CopyButton text={job.id} label={t("Copy")} /></dd>
         <dt>{t("Attempts")}</dt><dd>{exact(job.attempts)}{job.max_attempts ? ` / ${exact(job.max_attempts)}` : ""}</dd>
         <dt>{t("Policy")}</dt><dd>{t("Retries {how}; {most}.", { how: retryWords(job.retry), most })}</dd>
         {job.lease_ms && <><dt>{t("Lease")}</dt><dd>{span(job.lease_ms)}</dd></>}
