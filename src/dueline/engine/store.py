@@ -117,8 +117,7 @@ class SendItem(msgspec.Struct, frozen=True):
     With `merge` it is an item of a group: `body` and `kind` are the item's, and `id` is for the group if it is new.
     With `occurrence` the partition's fence decides first (engine.fence), and an id that is taken is always refused.
     `replaces`: replace the live job with this version, and keep its progress; 0: there must be none. Otherwise nothing
-    is done (VERSION_MISMATCH), whatever the conflict rules say.
-    """
+    is done (VERSION_MISMATCH), whatever the conflict rules say."""
 
     id: str
     body: bytes
@@ -159,6 +158,7 @@ class Credit(msgspec.Struct, frozen=True):
     max: int
     lease_ms: int | None
     by: str | None = None  # its name, for the history of the jobs
+    actor: str = ""  # for events: its name, else who makes the call (engine.outcomes)
 
 
 class Pull(msgspec.Struct, frozen=True):

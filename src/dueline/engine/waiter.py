@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from .completion import Done
 from .job import LeasedJob
 from .limits import PULL_BYTES
+from .outcomes import actor_name
 from .timer import Handle
 from .topics import Topic
 
@@ -19,6 +20,7 @@ class Waiter:
     """One pull call that is not answered yet. `until_s` None: it does not wait. `done` gets its jobs, or the error."""
 
     __slots__ = (
+        "actor",
         "answered",
         "asking",
         "by",
@@ -56,6 +58,7 @@ class Waiter:
         self.lease_ms = lease_ms
         self.until_s = until_s
         self.by = by
+        self.actor = by or actor_name()
         self.fails_fast = fails_fast or until_s is None
         self.queues: list[PartitionQueue] = []
         self.untried: list[PartitionQueue] = []  # queues to ask in next, best first; empty: parked

@@ -197,7 +197,7 @@ class PartitionQueue:
         wait_until_s = max(until_s + LINGER_S, self.wait_until_s) if until_s else self.wait_until_s
         wait_ms = max(1, int((wait_until_s - self._owner.timer.time()) * 1000)) if until_s else 0
         self._woken = False
-        credits = tuple([Credit(credit, waiter.lease_ms, waiter.by) for waiter, credit in claim])
+        credits = tuple([Credit(credit, waiter.lease_ms, waiter.by, waiter.actor) for waiter, credit in claim])
         told = partial(self._told, claim, wait_until_s)
         self._owner.store.post_pull(self.partition, Pull(credits, self.topic.lease_ms, wait_ms), told)
 

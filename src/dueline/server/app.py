@@ -58,7 +58,7 @@ from .quotas import Quotas
 from .router import Router
 from .send_notices import SendNotices
 from .start_checks import StartRefused
-from .store_metrics import store_samples
+from .store_metrics import shards_of, store_samples
 from .system import SystemRoutes
 from .token_authenticator import TokenAuthenticator
 
@@ -366,6 +366,8 @@ class App:
             auth=self.settings.server.auth,
             dialects=self.settings.callers(),
             limits_in_use=tuple(self.quotas.in_use()),
+            shards=shards_of(self.health, self.access),
+            disk_free_bytes=None if self.access.location.status is None else self.access.location.status.free_bytes,
         )
 
     def store_text(self) -> str:

@@ -114,12 +114,14 @@ class NativeHandlers:
         after = decode.cursor_bytes(request.cursor).decode(errors="replace")
         views, cursor = await self._engine.topics(caller.namespace, after, request.limit)
         next_cursor = encode.cursor_text(None if cursor is None else cursor.encode())
-        return Reply(a.TopicPage(tuple(map(encode.topic_view, views)), next_cursor))
+        rates = await self._engine.charts.topics(caller.namespace)
+        return Reply(a.TopicPage(tuple(encode.topic_view(view, rates) for view in views), next_cursor))
 
     async def get_topic(self, caller: Caller, request: r.GetTopic, topic: str) -> Reply:
         bands_ms = decode.bands(request)
         view = await self._engine.topic(caller.namespace, topic, bands_ms)
-        return Reply(encode.topic_view(view, with_bands=bool(bands_ms)))
+        rates = await self._engine.charts.topics(caller.namespace)
+        return Reply(encode.topic_view(view, rates, with_bands=bool(bands_ms)))
 
     async def put_topic(self, caller: Caller, request: r.PutTopic, topic: str) -> Reply:
         namespace = caller.namespace
@@ -128,7 +130,7 @@ class NativeHandlers:
         if patch.policy.on_dead is not None and patch.policy.on_dead.url is not None:
             check_callable(self._rules, patch.policy.on_dead.url, caller, "on_dead.url")
         view, new = await self._engine.set_topic(namespace, topic, patch)
-        return Reply(encode.topic_view(view), 201 if new else 200)
+        return Reply(encode.topic_view(view, {}), 201 if new else 200)
 
     async def delete_topic(self, caller: Caller, _: object, topic: str) -> Reply:
         await self._engine.delete_topic(caller.namespace, topic)

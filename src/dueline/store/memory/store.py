@@ -212,7 +212,7 @@ class MemoryStore(PostedByTask):
                 lost += over
             state.rate.took(len(jobs), now_ms)
             if self.hook.outcomes is not None:
-                self.hook.outcomes.pulled(partition, jobs)
+                self.hook.outcomes.pulled(partition, jobs, pull.credits)
             return PullOutcome(
                 jobs,
                 state.next_ms(now_ms),

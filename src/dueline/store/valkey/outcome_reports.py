@@ -6,16 +6,21 @@ from collections.abc import Sequence
 
 from ...engine.job import LeasedJob, Partition, Reason
 from ...engine.outcomes import OutcomeHook, Outcomes, actor_name
-from ...engine.store import Outcome, SendItem, SendOutcome
+from ...engine.store import Credit, Outcome, SendItem, SendOutcome
 from .codec import REASONS, unpack_id
 from .pulled_jobs import deaths_in
 
 
 def report_pull(
-    outcomes: Outcomes, partition: Partition, jobs: Sequence[LeasedJob], n: Sequence[int], blob: bytes
+    outcomes: Outcomes,
+    partition: Partition,
+    credits: Sequence[Credit],
+    jobs: Sequence[LeasedJob],
+    n: Sequence[int],
+    blob: bytes,
 ) -> None:
     """The jobs of a pull, and those that it found to be dead."""
-    outcomes.pulled(partition, jobs)
+    outcomes.pulled(partition, jobs, credits)
     report_deaths(outcomes, partition, deaths_in(n, blob))
 
 

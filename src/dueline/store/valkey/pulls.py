@@ -50,7 +50,7 @@ class Pulls:
             now_ms, said, n, blob = reply
             jobs, corrupt = pulled_jobs.decode(n, blob, partition.topic, base, now_ms)
             if (heard := self._hook.outcomes) is not None:
-                outcome_reports.report_pull(heard, partition, jobs, n, blob)
+                outcome_reports.report_pull(heard, partition, pull.credits, jobs, n, blob)
             deaths = (Reason.EXPIRED,) * n[3] + (Reason.EXHAUSTED,) * n[4] + (Reason.CORRUPT,) * len(corrupt)
             next_ms, more = None if n[0] < 0 else n[0], bool(n[1]) or bool(corrupt)
             outcome = PullOutcome(jobs, next_ms, more, now_ms, not said & 2, deaths, n[2], n[5])
