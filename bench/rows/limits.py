@@ -32,13 +32,13 @@ from dueline.server.request_reader import Reader
 from dueline.server.router import Router
 from dueline.server.token_authenticator import TokenAuthenticator
 from dueline.store.memory import MemoryStore
-from dueline.testing.process import DUELINE
 
 from ..broken import Broken
 from ..loading import Orders, run
 from ..report import Line, at_most, middle
-from ..servers import Server, cpu_s, folder, server
+from ..servers import Server, dueline, folder, server
 from ..sizes import Sizes
+from ..usage import cpu_s
 
 ROUNDS = 40
 ROUND_S = 0.5
@@ -166,7 +166,7 @@ class _Owner(Dialect):
 
 
 def _token(store_url: str) -> str:
-    command = (*DUELINE, "token", "create", "bench", "--right", "send", *TOKEN_LIMITS, "--url", store_url)
+    command = (*dueline(), "token", "create", "bench", "--right", "send", *TOKEN_LIMITS, "--url", store_url)
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
