@@ -10,8 +10,9 @@ from statistics import median
 
 from ..broken import Broken
 from ..report import Line
-from ..servers import Server, cpu_s, server
+from ..servers import Server, server
 from ..sizes import Sizes
+from ..usage import cpu_s
 
 KINDS = (("one thread", "thread", 1), ("ten threads", "thread", 10), ("coroutines", "async", 100))
 SENT = 500  # jobs per call

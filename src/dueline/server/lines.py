@@ -16,7 +16,6 @@ from ..dialects.http import Answer, Response
 from ..engine.completion import Begun, leave
 from ..engine.errors import DuelineError
 from ..engine.outcomes import Actor, begin_call
-from ..engine.queue_limit import QueuedCall
 from ..event_log import EventLog
 from ..rights import Right
 from .authentication import Authenticator
@@ -46,9 +45,10 @@ class Lines:
                 if route.parks:
                     quota.poll.__enter__()
                     exchange.polls = True
-                if quota.queue is not None:
-                    is_counted = route.right is not Right.PULL and not route.parks
-                    request.queued = QueuedCall(quota.queue, 1 if is_counted else 0)
+                if (queue := quota.queue) is not None:
+                    request.queue = queue
+                    if route.right is not Right.PULL and not route.parks and isinstance(route.right, Right):
+                        request.held = queue.hold(1)  # else the handler knows the command
             if guard is not None and (waiting := guard(request, route)) is not None:
                 return leave(self._after(waiting, exchange), answer)
             if line is None:
@@ -87,6 +87,7 @@ class Lines:
         if exchange.polls:
             exchange.polls = False
             exchange.quota.poll.__exit__()
-        if exchange.request.queued is not None:
-            exchange.request.queued.__exit__()
-            exchange.request.queued = None
+        request = exchange.request
+        if request.queue is not None:
+            request.queue.jobs -= request.held
+            request.held = 0
