@@ -419,7 +419,7 @@ def _moving(route: Route, dialect: PathSpeller, path: str) -> Route:
         return dialect.moved(request, path) or await route.handler(request)
 
     handler: Handler = move
-    return msgspec.structs.replace(route, handler=handler)
+    return msgspec.structs.replace(route, handler=handler, line=None)
 
 
 def _refusing(route: Route, error: DuelineError) -> Route:
