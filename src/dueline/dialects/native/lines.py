@@ -22,7 +22,6 @@ from ...engine.engine import Engine
 from ...engine.errors import BadRequest, DuelineError
 from ...engine.job import LeasedJob
 from ...engine.store import Code, Outcome
-from ...rights import EVERYTHING
 from ..http import Answer, LineMaker, Request, Response, check_own_id, check_topic
 from . import decode, encode
 from .api import complete
@@ -49,8 +48,7 @@ class _Line:
         self._topic = request.params[0]
         self._namespace = caller_of(request.headers.get("dueline-namespace"), request.grant).namespace
         check_media(request)
-        if request.grant is not EVERYTHING:
-            check_topic(request.grant, self._topic)
+        check_topic(request.grant, self._topic)
 
     def _failed(self, error: DuelineError, asked: Any) -> DuelineError:
         complete(error, self._params, asked)
@@ -62,6 +60,7 @@ class SendLine(_Line):
 
     def __init__(self, engine: Engine, handler: Awaits, request: Request) -> None:
         super().__init__(engine, handler, request)
+        self._has_all_topics = request.grant.covers_all
         plain_name(self._topic, "topic")
 
     def __call__(self, request: Request, answer: Answer) -> Begun | None:
@@ -70,7 +69,7 @@ class SendLine(_Line):
             return leave(self._handler(request), answer)
         asked = decoded(_job, body)
         try:
-            if asked.id is not None and self._grant is not EVERYTHING:
+            if asked.id is not None and not self._has_all_topics:
                 check_own_id(self._grant, self._engine.has_namespace_ids(self._namespace))
             command = decode.send(asked)
             told = partial(self._sent, answer, asked)
