@@ -30,6 +30,7 @@ from .stores import stores
 from .throughput import throughput
 from .transport import transport
 from .wakeup import wakeup
+from .worker import worker
 
 Row = Callable[[Sizes], Sequence[Line]]
 
@@ -50,6 +51,7 @@ ROWS: dict[str, Row] = {
     "restart": restart,
     "transport": transport,
     "wakeup": wakeup,
+    "worker": worker,
     "dialects": dialects,
     "push": push,
     "crowd": crowd,

@@ -140,3 +140,11 @@ def report(url: str, name: str, **fields: object) -> None:
     body = json.dumps({**said, **fields}).encode()
     address = f"{url}/v1/workers/{quote(name, safe='')}"
     urlopen(Request(address, body, {"Content-Type": "application/json"}, method="PUT")).close()
+
+
+def add(url: str, topic: str, id: str, body: str) -> None:
+    """Send a job with any topic and id. The native API takes only plain names; this protocol takes all."""
+    job = {"command": "add", "topic": topic, "id": id, "delay": 3600, "body": body}
+    request = Request(f"{url}/delay-queue", json.dumps(job).encode(), {"Content-Type": "application/json"})
+    with urlopen(request) as answer:
+        assert json.load(answer)["success"], answer

@@ -200,7 +200,7 @@ async def test_keys_go_to_pages_and_over_rows(open_view: OpenView) -> None:
         await view.page.keyboard.press("j")
         name = await view.page.locator("tr.at td").first.inner_text()
         await view.page.keyboard.press("Enter")
-        await expect(view.page.get_by_role("heading", level=1)).to_have_text(name)
+        await expect(view.page.locator("h1 span")).to_have_attribute("title", name)  # its text may be shortened
         await view.page.keyboard.press("?")
         await expect(view.dialog).to_contain_text("Next and previous row")
 

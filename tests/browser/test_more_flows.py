@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 from playwright.async_api import Route, expect
 
 from dueline import Client, new_job
 
+from ..integration.served import served
 from ..kit.hook import Hook, ReceivedCall
 from .conftest import OpenView
 
@@ -100,3 +103,57 @@ async def test_nothing_and_ten_million_are_shown_in_full_on_request(open_view: O
         await expect(view.text("10 M").first).to_be_visible()
         assert await view.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         await view.page.unroute_all(behavior="wait")
+
+
+async def test_histories_that_do_not_fit_their_budget_are_shown(open_view: OpenView, tmp_path: Path) -> None:
+    with served(tmp_path / "data", DUELINE_LIMITS__MAX_HISTORY_BYTES="60") as url, Client(url) as client:
+        client.send("mail", 1, id="a")
+        for _ in range(3):
+            client.release(client.pull("mail")[0], delay=0)
+        dropped = client.topic("mail").history_dropped
+        assert dropped > 1
+        async with open_view(url) as view:
+            await view.open("topics/mail")
+            await expect(view.text(f"{dropped} entries of the histories of its jobs did not fit")).to_be_visible()
+            await view.open("store")
+            await expect(view.text(f"{dropped} entries did not fit the budget")).to_be_visible()
+
+
+async def test_a_body_of_256_kb_is_cut_until_it_is_asked_for(open_view: OpenView, shop: str) -> None:
+    body = {"text": "0123456789abcdef" * 16_300, "end": "the end"}  # just below the limit
+    with Client(shop) as client:
+        client.send("flow-large", body, id="a", delay="1h")
+        async with open_view() as view:
+            await view.open("topics/flow-large/jobs/a")
+            code = view.page.locator("pre.code").first
+            await expect(view.text("The first 64 KB of")).to_be_visible()
+            assert len(await code.inner_text()) == 64 * 1024
+            await view.button("Show all").click()
+            await expect(code).to_contain_text('"end": "the end"')
+            await view.button("Edit").click()
+            await expect(view.dialog.get_by_label("Body, as JSON")).to_have_value(re.compile("the end"))
+            await view.open("topics/flow-large")
+            assert len(await view.page.locator("tbody .mono.ell").inner_text()) <= 81
+        assert json.loads(bytes(client.get("flow-large", "a").body)) == body
+
+
+async def test_a_text_from_right_to_left_is_shown_in_its_direction(open_view: OpenView, shop: str) -> None:
+    with Client(shop) as client:
+        client.send("flow-rtl", "\u05e9\u05dc\u05d5\u05dd \u05e2\u05d5\u05dc\u05dd", id="a", delay="1h")
+    async with open_view() as view:
+        await view.open("topics/flow-rtl/jobs/a")
+        code = view.page.locator("pre.code").first
+        await expect(code).to_contain_text("\u05e9\u05dc\u05d5\u05dd")
+        assert await code.evaluate("one => getComputedStyle(one).direction") == "rtl"
+        heading = view.page.get_by_role("heading", level=1)
+        assert await heading.evaluate("one => getComputedStyle(one).direction") == "ltr"
+
+
+async def test_the_store_shows_its_memory_its_disk_and_its_file(open_view: OpenView) -> None:
+    async with open_view() as view:
+        await view.open("store")
+        row = view.page.locator("section", has_text="Memory and replicas").locator("tbody tr")
+        await expect(row).to_contain_text("embedded")
+        await expect(row).to_contain_text(re.compile(r"[\d.]+ MB (/ [\d.,]+ [MG]B|without a limit)"))
+        await expect(row).to_contain_text("written")
+        await expect(view.page.locator("dd", has_text=re.compile(r"^[\d.,]+ [MG]B$"))).to_be_visible()

@@ -6,7 +6,6 @@ import json
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import quote
-from urllib.request import Request, urlopen
 
 import pytest
 from playwright.async_api import Route, expect
@@ -15,7 +14,7 @@ from dueline import Client
 from dueline.client.errors import InvalidRequest
 
 from .conftest import OpenView
-from .kit import report
+from .kit import add, report
 
 CORPUS = [
     "<script>window.hacked=1</script>",
@@ -26,14 +25,6 @@ CORPUS = [
     "</textarea><iframe srcdoc='<script>parent.hacked=1</script>'>",
     "\u202egnp.exe \u0000\u001b[31m \u2028 \U0001f600",
 ]
-
-
-def add(url: str, topic: str, id: str, body: str) -> None:
-    """Send a job with any topic and id. The native API takes only plain names; this protocol takes all."""
-    job = {"command": "add", "topic": topic, "id": id, "delay": 3600, "body": body}
-    request = Request(f"{url}/delay-queue", json.dumps(job).encode(), {"Content-Type": "application/json"})
-    with urlopen(request) as answer:
-        assert json.load(answer)["success"], answer
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from dueline.engine.chart_store import MAX_NAMESPACES, MINUTE_MS, RING_MINUTES, ChartRow
+from dueline.engine.chart_store import MAX_NAMESPACES, MAX_TOPICS, MINUTE_MS, RING_MINUTES, TOPIC_MINUTES, ChartRow
 from tests.kit.async_tests import async_fixture
 from tests.kit.fixtures import make_kit
 from tests.kit.store import KINDS, StoreKit
@@ -86,8 +86,49 @@ async def test_a_new_namespace_takes_the_place_of_one_that_was_quiet_for_a_day(k
     await charts.add([ChartRow(f"n{number}", minute_of(kit), (1,)) for number in range(1, MAX_NAMESPACES)])
     assert await charts.add([ChartRow("new", minute_of(kit), (1,))]) == [False]
     assert await rows(kit, "new") == []
+    assert await charts.read_topics("new", minute_of(kit)) == (None, [])  # what it does is not known
+    assert (await charts.read_topics("n1", minute_of(kit)))[0] is not None
     await kit.advance((RING_MINUTES - 5) * MINUTE_MS)
     await charts.add([ChartRow("new", minute_of(kit), (1,)), ChartRow("newer", minute_of(kit), (1,))])
     assert await rows(kit, "new") == [(0, (1,), None)]
     assert await rows(kit, "newer") == []
     assert (await rows(kit, "n0"), len(await rows(kit, "n1"))) == ([], 1)
+
+
+async def topic_rows(kit: StoreKit, namespace: str = "ns", ago: int = TOPIC_MINUTES - 1) -> set[tuple[int, str, int]]:
+    """Minutes ago, topic, first count."""
+    now = minute_of(kit)
+    _, found = await kit.store.charts.read_topics(namespace, now - ago)
+    assert {row.namespace for row in found} <= {namespace}
+    return {(now - row.minute, row.topic or "", row.counts[0]) for row in found}
+
+
+async def test_what_processes_add_to_a_topic_is_summed_and_kept_for_minutes(kit: StoreKit) -> None:
+    charts, now = kit.store.charts, minute_of(kit)
+    assert await charts.read_topics("ns", now) == (None, [])
+    name = "\u6d4b" * 80  # as long as names may be
+    await charts.add([ChartRow("unknown", now - 2000, (1,)), ChartRow("unknown", now, (1,), topic="a")])
+    assert await topic_rows(kit, "unknown") == set()
+    for _ in range(2):
+        rows = [ChartRow("ns", now - ago, (1,), topic=topic) for ago in (0, 1) for topic in ("a", name, "7")]
+        assert await charts.add([ChartRow("ns", now, (1,)), *rows]) in ([True] + [False] * 6, [False] * 7)
+    await charts.add([ChartRow("ns", now, (40,), topic="a"), ChartRow("ns", now - 100, (1,), topic="old")])
+    expected = {(0, "a", 42), (0, name, 2), (0, "7", 2), (1, "a", 2), (1, name, 2), (1, "7", 2)}
+    assert await topic_rows(kit) == expected
+    await kit.advance(TOPIC_MINUTES * MINUTE_MS)
+    assert await topic_rows(kit) == set()
+    await charts.add([ChartRow("ns", minute_of(kit), (1,), topic="a")])
+    assert await topic_rows(kit) == {(0, "a", 1)}
+    assert await topic_rows(kit, ago=TOPIC_MINUTES) == {(5, "a", 42), (5, name, 2), (5, "7", 2)}
+    await kit.advance(3 * MINUTE_MS)
+    await charts.add([ChartRow("ns", minute_of(kit), (5,), topic="new")])  # in the place of the first minute
+    assert await topic_rows(kit) == {(3, "a", 1), (0, "new", 5)}
+
+
+async def test_topics_above_the_limit_share_a_row(kit: StoreKit) -> None:
+    charts, now = kit.store.charts, minute_of(kit)
+    rows = [ChartRow("ns", now, (1,), topic=f"t{number}") for number in range(MAX_TOPICS + 3)]
+    await charts.add([ChartRow("ns", now, (1,)), *rows, rows[0]])
+    found = await topic_rows(kit)
+    assert len(found) == MAX_TOPICS + 1
+    assert found >= {(0, "", 3), (0, "t0", 2), (0, "t1", 1)}

@@ -42,17 +42,19 @@ async def test_a_listener_is_told_what_happens_to_its_topics(url: str) -> None:
             await client.send(topic, {"secret": "body"}, id="a", headers={"secret": "header"})
         [job] = await client.pull("one")
         await client.release(job, error="it <b>failed</b>\nagain")
-        found = [await listener.job() for _ in range(4)]
+        await client.pull("two", by="mailer-1")
+        found = [await listener.job() for _ in range(5)]
     assert [(one.data["what"], one.data["topic"], one.data["id"]) for one in found] == [
         ("sent", "one", "a"),
         ("sent", "two", "a"),
         ("delivered", "one", "a"),
         ("released", "one", "a"),
+        ("delivered", "two", "a"),
     ]
     names = {"at_ms", "what", "topic", "id", "attempt", "state", "reason", "error", "by"}
     assert {frozenset(one.data) for one in found} == {frozenset(names)}
     assert found[3].data["error"] == "it <b>failed</b>\nagain"
-    assert [one.data["by"] for one in found] == ["127.0.0.1", "127.0.0.1", None, "127.0.0.1"]
+    assert [one.data["by"] for one in found] == ["127.0.0.1"] * 4 + ["mailer-1"]
     assert "secret" not in str(found)
 
 

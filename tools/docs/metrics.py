@@ -35,6 +35,9 @@ _MISSING = """
 - How long consumers hold a lease: an ack would have to read when the lease began, in the script
   that every job runs. Workers have `dueline_worker_job_duration_seconds`, push targets have
   `dueline_push_duration_seconds`.
+- Repairs: nothing sweeps over jobs to mend them. `dueline fsck` finds what is wrong.
+- Traces of single observations (exemplars): spans carry the ids of jobs and topics instead
+  ([tracing](tracing.md)).
 - Histograms per topic other than these: each one adds 18 lines per topic. Half of a large page are
   the buckets of one.
 """

@@ -7,7 +7,7 @@ export type Policy = Record<string, unknown> & { by_worker?: string[] };
 export type Topic = {
   topic: string; counts: Counts; next_due_at_ms: number | null; oldest_ready_at_ms: number | null; waiters: number;
   paused: boolean; paused_until_ms: number | null; partitions: number; policy: Policy; version: number; push: boolean;
-  bands: number[] | null;
+  bands: number[] | null; done_per_s: number | null; late_p99_ms: number | null; history_dropped: number;
 };
 export type Job = {
   id: string; topic: string; state: State; reason: string | null; body?: unknown; body_base64?: string; items?: unknown[];
@@ -36,9 +36,10 @@ export type AuditEntry = {
   topic: string | null; details: Record<string, unknown>; status: number; code: string | null; server: string;
 };
 export type LimitUse = { limit: string; max: number; used: number | null; refused: number; namespace: string | null; token_id: string | null };
+export type Shard = { name: string; role: string; memory_bytes: number; max_memory_bytes: number | null; replicas: number; aof_ok: boolean };
 export type Info = {
   version: string; namespace: string; durability: string; store: string; limits: Record<string, number>; clock_offset_ms: number;
-  auth: string; dialects: Record<string, string>; limits_in_use: LimitUse[];
+  auth: string; dialects: Record<string, string>; limits_in_use: LimitUse[]; shards: Shard[]; disk_free_bytes: number | null;
   access: { rights: string[]; namespace: string | null; topics: string[]; token_id: string | null; name: string | null; expires_at_ms: number | null };
 };
 export type Template = { body?: unknown; body_base64?: string; lease_ms?: number | null; ttl_ms?: number | null; max_attempts?: number | null; retry?: Retry; tags: string[]; headers: Record<string, string> };

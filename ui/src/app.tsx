@@ -159,7 +159,7 @@ function Head({ left, drawn, names }: { left: () => void; drawn: () => void; nam
       <div class="tools">
         <button class="quiet" aria-pressed={live} onClick={() => setLive(!live)} title={`${live ? t("The page refreshes itself") : t("The page does not refresh itself")} · ${zone()}`}><span class={`state s-${live ? "ok" : "idle"}`}><svg viewBox="0 0 10 10" aria-hidden="true"><circle cx="5" cy="5" r="4" /></svg></span><span class="wide">{live ? t("live") : t("stopped")}</span><span class="sr">{t("Refresh")}</span></button>
         <button class="quiet" onClick={flip} aria-label={theme === "dark" ? t("Light colours") : t("Dark colours")}><Icon name={theme === "dark" ? "sun" : "moon"} /></button>
-        <button class="quiet" lang={language() === "zh" ? "en" : "zh"} onClick={() => (setLanguage(language() === "zh" ? "en" : "zh"), drawn())}>{other}</button>
+        <button class="quiet" lang={language() === "zh" ? "en" : "zh"} aria-label={other} onClick={() => (setLanguage(language() === "zh" ? "en" : "zh"), drawn())}>{language() === "zh" ? other : <Icon name="chinese" />}</button>
         {info.auth === "tokens" && <button class="quiet" onClick={() => void logout()} aria-label={t("Log out")} title={info.access.name ?? ""}><Icon name="out" /></button>}
       </div>
     </header>

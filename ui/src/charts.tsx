@@ -30,7 +30,7 @@ export function thinned(values: Series, most: number, join: (some: number[]) => 
 /** A line without axes. Where a number is not known, it is interrupted. */
 export function Spark({ values, kind = "" }: { values: Series; kind?: string }) {
   const known = values.filter((one) => one !== null);
-  const most = Math.max(1e-9, ...known);
+  const most = Math.max(0, ...known);
   const x = (at: number): number => (at / Math.max(1, values.length - 1)) * 100;
   const y = (value: number): number => 23 - (value / most) * 20;
   const runs: string[][] = [[]];
@@ -38,7 +38,7 @@ export function Spark({ values, kind = "" }: { values: Series; kind?: string }) 
   return (
     <svg class={`spark ${kind}`} viewBox="0 0 100 24" preserveAspectRatio="none" aria-hidden="true">
       <line class="zero-line" x1="0" x2="100" y1="23" y2="23" />
-      {runs.filter((run) => run.length > 1).map((run, at) => <g key={at}><polygon points={`${run[0]!.split(",")[0]},24 ${run.join(" ")} ${run.at(-1)!.split(",")[0]},24`} /><polyline points={run.join(" ")} /></g>)}
+      {most > 0 && runs.filter((run) => run.length > 1).map((run, at) => <g key={at}><polygon points={`${run[0]!.split(",")[0]},24 ${run.join(" ")} ${run.at(-1)!.split(",")[0]},24`} /><polyline points={run.join(" ")} /></g>)}
     </svg>
   );
 }
@@ -66,7 +66,7 @@ export function DotPlot({ dots, label }: { dots: Dot[]; label: string }) {
   const [box, width] = useWidth();
   const times = dots.map((one) => one.atMs);
   const [from, to] = [Math.min(...times), Math.max(...times)];
-  const most = Math.max(10, ...dots.map((one) => one.durationMs));
+  const most = 10 ** Math.ceil(Math.log10(Math.max(10, ...dots.map((one) => one.durationMs))));
   const x = (ms: number): number => (to === from ? width / 2 : GUTTER + ((ms - from) / (to - from)) * (width - GUTTER - 8));
   const y = (ms: number): number => 168 - (Math.log10(Math.max(1, ms)) / Math.log10(most)) * 148;
   const lines = [1, 10, 100, 1000, 10_000, 100_000].filter((ms) => ms <= most);
@@ -76,7 +76,7 @@ export function DotPlot({ dots, label }: { dots: Dot[]; label: string }) {
         {lines.map((ms) => <g key={ms}><line x1={GUTTER - 4} x2={width} y1={y(ms)} y2={y(ms)} stroke-dasharray="2 4" /><text x={GUTTER - 8} y={y(ms) + 4} text-anchor="end">{span(ms)}</text></g>)}
         {dots.map((one, at) => one.ok ? <circle key={at} class="ok" cx={x(one.atMs)} cy={y(one.durationMs)} r="3"><title>{one.told}</title></circle> : <path key={at} class="bad" d={`M${x(one.atMs) - 4} ${y(one.durationMs) - 4}l8 8m0-8l-8 8`}><title>{one.told}</title></path>)}
         <text x={GUTTER} y={DOTS_HIGH - 2}>{clock(from, to - from < 600_000)}</text>
-        <text x={width} y={DOTS_HIGH - 2} text-anchor="end">{clock(to, to - from < 600_000)}</text>
+        <text x={width} y={DOTS_HIGH - 2} text-anchor="end">{to - from < 60_000 ? t("{span} later", { span: span(to - from) }) : clock(to, to - from < 600_000)}</text>
       </svg>
     </div>
   );

@@ -14,6 +14,15 @@ export function short(n: number): string {
   return `${shown.toLocaleString(locale(), { maximumFractionDigits: shown >= 100 ? 0 : 1 })} ${unit}`;
 }
 
+/** 512 B, 12 KB, 3.4 MB, 1.2 GB */
+export function bytes(n: number): string {
+  const [unit, size] = n >= 1 << 30 ? ["GB", 1 << 30] : n >= 1 << 20 ? ["MB", 1 << 20] : n >= 1024 ? ["KB", 1024] : ["B", 1];
+  return `${(n / size).toLocaleString(locale(), { maximumFractionDigits: n < 1 << 20 ? 0 : 1 })} ${unit}`;
+}
+
+/** 0.6, 1,204 in a second */
+export const rate = (perS: number): string => (perS === 0 ? "0" : perS < 0.1 ? "< 0.1" : perS < 100 ? perS.toFixed(1) : short(Math.round(perS)));
+
 export function date(ms: number): string {
   return new Date(ms).toLocaleString(locale(), { year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
 }

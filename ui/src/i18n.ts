@@ -17,6 +17,8 @@ const ONE: Record<string, string> = {
   "{n} groups hold {items} items; the next is delivered {time}.": "{n} group holds {items} items and is delivered {time}.",
   "No worker reports itself, but {n} consumers wait for jobs": "No worker reports itself, but {n} consumer waits for jobs",
   "Counted {time} over {n} topics.": "Counted {time} over {n} topic.",
+  "{n} entries of the histories of its jobs did not fit the budget (limits.max_history_bytes).": "{n} entry of the histories of its jobs did not fit the budget (limits.max_history_bytes).",
+  "{n} entries did not fit the budget (limits.max_history_bytes).": "{n} entry did not fit the budget (limits.max_history_bytes).",
 };
 
 let current: Language = saved() ?? (navigator.language.startsWith("zh") ? "zh" : "en");

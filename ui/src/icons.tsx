@@ -8,6 +8,7 @@ const PATHS: Record<string, string> = {
   sun: "M8 5.5a2.5 2.5 0 1 1 0 5 2.5 2.5 0 0 1 0-5M8 1.5v1.5M8 13v1.5M1.5 8H3M13 8h1.5M3.4 3.4l1 1M11.6 11.6l1 1M12.6 3.4l-1 1M4.4 11.6l-1 1",
   moon: "M13 9.5A5.5 5.5 0 1 1 6.5 3a4.3 4.3 0 0 0 6.5 6.5", out: "M8 2.5v5M4.5 4.5a5 5 0 1 0 7 0", warn: "M8 2 14 13H2ZM8 6.5v3M8 11.3v.2",
   ok: "M3 8.5 6.5 12 13 4.5", pause: "M5.5 3.5v9M10.5 3.5v9", play: "M5 3.5v9l7-4.5Z", copy: "M5.5 5.5h7v7h-7zM3.5 10.5v-7h7", plus: "M8 3v10M3 8h10",
+  chinese: "M3 4.500h10v5.500H3zM8 2v12", // drawn, because not every machine has a font with this character
   pin: "M6 2.5h4l-.5 4 2 2.500v1h-7v-1l2-2.500ZM8 10v4",
   info: "M8 2a6 6 0 1 1 0 12A6 6 0 0 1 8 2M8 7.2v4M8 4.9v.2", help: "M6 6.2a2 2 0 1 1 2.8 1.9c-.6.3-.8.7-.8 1.4M8 12v.2",
 };

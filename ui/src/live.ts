@@ -162,5 +162,8 @@ export function useLive<T>(key: string, load: () => Promise<T>, everyMs = 5000, 
   return { data, error, atMs, changes, reload: () => reader.reload() };
 }
 
+/** The second one, as soon as the first is there: a view must not judge by a list that it does not have yet. */
+export const after = <T>(first: Live<unknown>, second: Live<T>): Live<T> => (first.data === undefined ? { ...second, data: undefined, error: first.error, reload: first.reload } : second);
+
 /** Whether this server does not have the call yet. */
 export const missing = (live: Live<unknown>): boolean => live.error?.status === 404 && live.error.code === "no_route";

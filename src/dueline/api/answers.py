@@ -46,6 +46,7 @@ from .server_info import Access as Access
 from .server_info import Info as Info
 from .server_info import LimitUse as LimitUse
 from .server_info import Readiness as Readiness
+from .server_info import Shard as Shard
 
 State = Annotated[str, one_of("scheduled", "ready", "leased", "done", "dead", "cancelled")]
 Reason = Annotated[str, one_of("exhausted", "expired", "rejected", "corrupt")]
@@ -302,7 +303,10 @@ class Topic(msgspec.Struct, frozen=True):
     """A topic's counts and policy. The policy is kept as the server wrote it; its `by_worker` names the fields that a
     worker set. `version` changes with the policy, the partitions, the paused flag and the push target. `expansion`:
     null unless partitions were added and old ones still hold jobs. `bands`, if they were asked for: how many scheduled
-    jobs are due within each time of `bands_ms` and not within an earlier one, and all later ones."""
+    jobs are due within each time of `bands_ms` and not within an earlier one, and all later ones. `done_per_s` and
+    `late_p99_ms`: jobs that were acked, and how late 99 % of the deliveries were at most, in the last five full
+    minutes, on all servers; null: not known, or nothing was delivered. `history_dropped`: entries of the jobs'
+    histories that did not fit the budget."""
 
     topic: str
     counts: Counts
@@ -317,6 +321,9 @@ class Topic(msgspec.Struct, frozen=True):
     push: bool = False
     expansion: Expansion | None = None
     bands: tuple[int, ...] | None = None
+    done_per_s: float | None = None
+    late_p99_ms: float | None = None
+    history_dropped: int = 0
 
 
 class TopicPage(msgspec.Struct, frozen=True):

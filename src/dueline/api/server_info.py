@@ -31,11 +31,23 @@ class Access(msgspec.Struct, frozen=True):
     expires_at_ms: int | None = None
 
 
+class Shard(msgspec.Struct, frozen=True):
+    """A primary of the store, as it was a few seconds ago. `max_memory_bytes` null: it has no limit. `aof_ok`: it
+    writes its append-only file without errors."""
+
+    name: str
+    role: str
+    memory_bytes: int
+    max_memory_bytes: int | None
+    replicas: int
+    aof_ok: bool
+
+
 class Info(msgspec.Struct, frozen=True):
     """What a server reports about itself. `namespace` is that of the request. `auth` "none": tokens are not checked.
     `dialects`: who may call each foreign dialect ([dialects.NAME] auth), or "off".
     `limits_in_use`: the limits of this namespace, of the caller's token and of client addresses. `access`: what the
-    caller may do."""
+    caller may do. `shards`: one, unless the store is a Cluster. `disk_free_bytes`: of an embedded store."""
 
     version: str
     namespace: str = "default"
@@ -47,6 +59,8 @@ class Info(msgspec.Struct, frozen=True):
     dialects: dict[str, str] = {}
     limits_in_use: tuple[LimitUse, ...] = ()
     access: Access | None = None
+    shards: tuple[Shard, ...] = ()
+    disk_free_bytes: int | None = None
 
 
 class Readiness(msgspec.Struct, frozen=True, omit_defaults=True):

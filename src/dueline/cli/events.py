@@ -92,6 +92,6 @@ def _words(event: r.Event) -> Iterator[str]:
     if event.reason is not None:
         yield f"({event.reason})"
     if event.by is not None:
-        yield f"by {event.by}"
+        yield f"{'to' if event.what == 'delivered' else 'by'} {event.by}"
     if event.error is not None:
         yield event.error

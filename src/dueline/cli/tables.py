@@ -228,9 +228,20 @@ def outcomes(results: Iterable[r.Outcome]) -> Listing:
 
 
 def topics(page: Iterable[r.Topic], now_ms: int, rates: Mapping[str, float] | None = None) -> Listing:
-    """The topics with their counts; `rates` (net change of live jobs per second) adds a column."""
-    numbers = ("SCHEDULED", "READY", "LEASED", "DEAD", "OLDEST", "NEXT DUE", "WAITERS", "CHANGE/S")
-    columns = ["TOPIC", *numbers[:-1], *([numbers[-1]] if rates is not None else []), "STATE"]
+    """The topics with their counts; `rates` (net change of live jobs per second) adds the columns of speed."""
+    numbers = (
+        "SCHEDULED",
+        "READY",
+        "LEASED",
+        "DEAD",
+        "OLDEST",
+        "NEXT DUE",
+        "WAITERS",
+        "CHANGE/S",
+        "DONE/S",
+        "LATE P99",
+    )
+    columns = ["TOPIC", *(numbers if rates is not None else numbers[:-3]), "STATE"]
     made = Listing(*columns, right=numbers)
     for t in page:
         row: list[Any] = [t.topic, t.counts.scheduled, t.counts.ready, t.counts.leased, t.counts.dead]
@@ -240,9 +251,14 @@ def topics(page: Iterable[r.Topic], now_ms: int, rates: Mapping[str, float] | No
         if rates is not None:
             rate = rates.get(t.topic)
             row.append(NOTHING if rate is None else f"{rate:+.1f}")
+            row += (_per_s(t), age(t.late_p99_ms))
         row.append(Text("paused", style="yellow") if t.paused else "")
         made.add(*row)
     return made
+
+
+def _per_s(t: r.Topic) -> str | Text:
+    return NOTHING if t.done_per_s is None else f"{t.done_per_s:.1f}"
 
 
 def topic(t: r.Topic, now_ms: int) -> Table:
@@ -259,8 +275,12 @@ def topic(t: r.Topic, now_ms: int) -> Table:
         "oldest ready": moment(t.oldest_ready_at_ms, now_ms),
         "next due": moment(t.next_due_at_ms, now_ms),
         "waiters": t.waiters,
+        "done per second": _per_s(t),
+        "late p99": age(t.late_p99_ms),
         "partitions": t.partitions,
     }
+    if t.history_dropped:
+        rows["histories"] = f"{t.history_dropped} entries did not fit limits.max_history_bytes"
     if t.expansion is not None:
         rows["old partitions"] = f"{t.expansion.old_partitions}, with jobs of {t.expansion.cells} of 1,024 cells"
     if t.paused:

@@ -1,4 +1,5 @@
-"""Charts of the day before the demo was started: what the shop would have done, minute by minute.
+"""Charts of the day before the demo was started: what the shop would have done, minute by minute, and in its topics in
+the last minutes.
 
 A server adds its counts to the charts after each minute. This writes older minutes into the same ring, through the
 store of the running server.
@@ -10,7 +11,7 @@ import math
 import random
 from pathlib import Path
 
-from ..engine.chart_store import MINUTE_MS, RING_MINUTES, ChartRow
+from ..engine.chart_store import MINUTE_MS, RING_MINUTES, TOPIC_SLOTS, ChartRow
 from ..engine.charts import COUNTS
 from ..metrics.table import DELIVERY_LATENESS
 from ..runtime.access import StoreAccess, tries_for
@@ -18,6 +19,7 @@ from ..runtime.locations import FolderStore
 
 AT_ONCE = 120
 PENDING_EVERY = 5  # minutes
+SHARES = {"order-timeouts": 0.4, "reminders": 0.2, "emails": 0.2, "payment-notify": 0.15, "videos": 0.05}
 TROUBLE = range(190, 245)  # minutes ago: the mail server refused connections
 
 
@@ -32,6 +34,7 @@ async def write_chart_history(data: Path, seed: int) -> None:
         rows = [_row(chance, minute, now - minute) for minute in minutes]
         for start in range(0, len(rows), AT_ONCE):
             await access.store.charts.add(rows[start : start + AT_ONCE], can_count=False)
+        await access.store.charts.add(_of_topics(rows[1 - TOPIC_SLOTS :]), can_count=False)
         for minute in minutes[::PENDING_EVERY]:
             pending = int(2400 + 700 * _busy(minute) + chance.uniform(-30, 30))
             await access.store.charts.set_pending("default", minute, pending, minute + 1)
@@ -58,6 +61,14 @@ def _row(chance: random.Random, minute: int, ago: int) -> ChartRow:
         "dead": dead,
     }
     return ChartRow("default", minute, (*(counts[name] for name in COUNTS), *_lateness(deliveries, ago)))
+
+
+def _of_topics(rows: list[ChartRow]) -> list[ChartRow]:
+    return [
+        ChartRow(row.namespace, row.minute, tuple(int(n * share) for n in row.counts), topic=topic)
+        for row in rows
+        for topic, share in SHARES.items()
+    ]
 
 
 def _lateness(deliveries: int, ago: int) -> list[int]:

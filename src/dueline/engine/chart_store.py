@@ -1,4 +1,5 @@
-"""Where charts are kept: a ring of the last 1,440 minutes per namespace. Part of the interface in `store`. No I/O."""
+"""Where charts are kept: a ring of the last 1,440 minutes per namespace, and the last 5 of its topics. Part of the
+interface in `store`. No I/O."""
 
 from __future__ import annotations
 
@@ -10,16 +11,21 @@ import msgspec
 RING_MINUTES = 1440
 MAX_NAMESPACES = 32  # that have a ring; a new one takes the place of one that recorded nothing for a day
 MINUTE_MS = 60_000
+TOPIC_MINUTES = 5  # that are read of topics
+TOPIC_SLOTS = 8  # minutes that are kept of topics: those, the present one, and rows that come late
+MAX_TOPICS = 500  # of a namespace that have a row in the same minute; the others share one
 
 
 class ChartRow(msgspec.Struct, frozen=True):
-    """What happened in one minute (since 1970) in a namespace. `counts` has the same length everywhere
-    (engine.charts). `pending`: live jobs at its end, None if nobody counted them."""
+    """What happened in one minute (since 1970) in a namespace, or in one of its topics ("": in those without a row of
+    their own). `counts` has the same length everywhere (engine.charts). `pending`: live jobs of the namespace at its
+    end, None if nobody counted them."""
 
     namespace: str
     minute: int
     counts: tuple[int, ...]
     pending: int | None = None
+    topic: str | None = None
 
 
 class ChartStore(Protocol):
@@ -27,7 +33,8 @@ class ChartStore(Protocol):
 
     async def add(self, rows: Sequence[ChartRow], can_count: bool = True) -> list[bool]:
         """Add the counts to what other processes recorded in these minutes. Returns per row whether the caller should
-        count the pending jobs of its namespace now: one process a minute does, of those that can."""
+        count the pending jobs of its namespace now: one process a minute does, of those that can. Topics of a
+        namespace without a ring are ignored."""
         ...
 
     async def set_pending(self, namespace: str, minute: int, pending: int, next_minute: int) -> None:
@@ -37,4 +44,9 @@ class ChartStore(Protocol):
     async def read(self, namespace: str, minute: int, count: int) -> tuple[int | None, list[ChartRow]]:
         """The minute of the first row that was ever added (None: there is none), and the rows of these minutes, as far
         as they have one."""
+        ...
+
+    async def read_topics(self, namespace: str, minute: int) -> tuple[int | None, list[ChartRow]]:
+        """The minute of the first row ever (None: there is none, or the namespace has no ring), and the rows of topics
+        of the TOPIC_MINUTES minutes from this one on."""
         ...

@@ -1,8 +1,8 @@
-"""Charts: what happened in each namespace, minute by minute, for the last day.
+"""Charts: what happened in each namespace, minute by minute, for a day, and in each topic, for five minutes.
 
 Every process counts what it does (engine.metrics). Shortly after each full minute it adds the difference to a ring in
-the store (chart_store), one call for all namespaces, and none if nothing happened. So the charts outlive processes, and
-all processes are in them. The store then asks one process to count the pending jobs of a namespace, which costs one
+the store (chart_store), one call for all, and none if nothing happened. So the charts outlive processes, and all
+processes are in them. The store then asks one process to count the pending jobs of a namespace, which costs one
 `stats` call per partition: at most PENDING_CALLS a minute on average. Without activity their number does not change.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ..metrics.table import DELIVERY_LATENESS
-from .chart_store import MINUTE_MS, RING_MINUTES, ChartRow
+from .chart_store import MINUTE_MS, RING_MINUTES, TOPIC_MINUTES, TOPIC_SLOTS, ChartRow
 from .checks import within
 from .directory import DIRECTORY_PAGE
 from .errors import DuelineError, UnknownOutcome
@@ -36,8 +36,11 @@ PENDING_CALLS = 200
 MAX_PARTITIONS = 10_000  # a larger namespace has no pending counts
 CALLS_AT_ONCE = 20
 AFTER_MINUTE_MS = 500
+SETTLE_MS = 2_000  # after which all processes should have added a minute
 MAX_ROWS = 500  # that wait for a store that is down; the oldest are dropped
+MAX_TOPIC_ROWS = 1_000
 STOP_S = 1.0
+_DONE = COUNTS.index("acks")
 _BOUNDS_MS = tuple(bound * 1000 for bound in DELIVERY_LATENESS.bounds)
 
 Values = tuple[int | None, ...]
@@ -58,6 +61,13 @@ class Charts(msgspec.Struct, frozen=True):
     late_p99_ms: tuple[float | None, ...]
 
 
+class TopicRates(msgspec.Struct, frozen=True):
+    """What all processes did in a topic in the last five full minutes. None: not known, or nothing was delivered."""
+
+    done_per_s: float | None = None
+    late_p99_ms: float | None = None
+
+
 class ChartRecorder:
     """Adds what this process counted to the store, every minute but not more often than `round_s`, and reads the
     charts."""
@@ -69,6 +79,7 @@ class ChartRecorder:
         self._skipped_s = round_s // 60 * 60  # whole minutes
         self._recorded: dict[int, tuple[TopicMetrics, tuple[int, ...]]] = {}  # what is in rows already
         self._rows: list[ChartRow] = []
+        self._topic_rows: list[ChartRow] = []
         self._uncounted: set[str] = set()  # namespaces in which something happened since this process counted
         self._minute = 0  # in which the current counts happen
         self._rounds = Rounds(self._round, timer, "adding to the charts failed", back_off=(1.0, 60.0))
@@ -100,17 +111,20 @@ class ChartRecorder:
         return until_next_ms / 1000 + self._skipped_s
 
     def _collect(self) -> None:
-        """One row per namespace in which something happened since the last time."""
+        """One row per namespace and topic in which something happened since the last time."""
         sums: dict[str, tuple[int, ...]] = {}
         recorded: dict[int, tuple[TopicMetrics, tuple[int, ...]]] = {}
-        for namespace, metrics in self._metrics.by_namespace():
+        for namespace, topic, metrics in self._metrics.counted():
             counts = _counts(metrics)
             _, before = self._recorded.get(id(metrics), (metrics, (0,) * len(counts)))
             recorded[id(metrics)] = (metrics, counts)  # holds the object, so that its id stays its own
             new = tuple(now - then for now, then in zip(counts, before, strict=True))
             if any(new) and namespace:
                 sums[namespace] = _added(sums.get(namespace), new)
+                self._topic_rows.append(ChartRow(namespace, self._minute, new, topic=topic))
         self._recorded = recorded
+        self._topic_rows = [row for row in self._topic_rows if row.minute > self._minute - TOPIC_SLOTS]
+        del self._topic_rows[:-MAX_TOPIC_ROWS]
         self._rows += [ChartRow(namespace, self._minute, counts) for namespace, counts in sums.items()]
         del self._rows[:-MAX_ROWS]
         self._uncounted |= sums.keys()
@@ -125,12 +139,12 @@ class ChartRecorder:
         if not rows:
             return []
         try:
-            answers = await self._store.charts.add(rows, can_count)
+            answers = await self._store.charts.add([*rows, *self._topic_rows], can_count)
         except UnknownOutcome:
-            self._rows = []  # it may have been done: a gap is better than a minute that counts twice
+            self._rows, self._topic_rows = [], []  # it may have been done: a gap is better than counting twice
             raise
-        self._rows = []
-        return list({row.namespace for row, asked in zip(rows, answers, strict=True) if asked})
+        self._rows, self._topic_rows = [], []
+        return list({row.namespace for row, asked in zip(rows, answers, strict=False) if asked})
 
     async def _count_pending(self, namespace: str) -> None:
         self._uncounted.discard(namespace)
@@ -166,6 +180,28 @@ class ChartRecorder:
         first = now - hours * 60 + 1
         begun, rows = await self._store.charts.read(namespace, first, hours * 60)
         return charts_of(first, now, begun, rows)
+
+    async def topics(self, namespace: str) -> dict[str, TopicRates]:
+        """The rates of the topics. `""`: of every topic that has none of its own here."""
+        first = (self._store.now_ms() - SETTLE_MS) // MINUTE_MS - TOPIC_MINUTES
+        begun, rows = await self._store.charts.read_topics(namespace, first)
+        return rates_of(first, begun, rows)
+
+
+def rates_of(first: int, begun: int | None, rows: Sequence[ChartRow]) -> dict[str, TopicRates]:
+    """The rates in the TOPIC_MINUTES minutes from `first` on, or since `begun`."""
+    seconds = 60 * (first + TOPIC_MINUTES - max(first, first + TOPIC_MINUTES if begun is None else begun))
+    if seconds <= 0:
+        return {"": TopicRates()}
+    sums: dict[str, tuple[int, ...]] = {}
+    for row in rows:
+        topic = row.topic or ""
+        sums[topic] = _added(sums.get(topic), row.counts)
+    rates = {
+        topic: TopicRates(round(counts[_DONE] / seconds, 3), percentile(counts[len(COUNTS) :], 0.99))
+        for topic, counts in sums.items()
+    }
+    return {**rates, "": TopicRates(None if "" in sums else 0.0)}
 
 
 def charts_of(first: int, now: int, begun: int | None, rows: Sequence[ChartRow]) -> Charts:

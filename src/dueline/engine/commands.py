@@ -147,6 +147,7 @@ class TopicView(msgspec.Struct, frozen=True):
     dead_by_reason: dict[str, int]
     bands: tuple[int, ...] = ()  # scheduled jobs by how soon they are due, if requested
     expansion: ExpansionView | None = None  # None: all jobs are in the current partitions
+    history_dropped: int = 0
 
 
 class TopicPatch(msgspec.Struct, frozen=True):

@@ -324,4 +324,5 @@ def view_of(topic: Topic, stats: list[Stats], waiters: int, expansion: Expansion
         dead_by_reason=reasons,
         bands=tuple(map(sum, zip(*(one.bands for one in stats), strict=True))),
         expansion=expansion,
+        history_dropped=sum(one.history_dropped for one in stats),
     )

@@ -141,11 +141,12 @@ class EngineMetrics:
         known = namespace in self._others or len(self._others) < MAX_NAMESPACES
         return self._others.setdefault(namespace if known else "", TopicMetrics())
 
-    def by_namespace(self) -> Iterator[tuple[str, TopicMetrics]]:
-        """Each object that is counted in, with its namespace ("": of many)."""
-        for (namespace, _), metrics in self._own.items():
-            yield namespace, metrics
-        yield from self._others.items()
+    def counted(self) -> Iterator[tuple[str, str, TopicMetrics]]:
+        """Each object that is counted in, with its namespace ("": of many) and topic ("": of many)."""
+        for (namespace, topic), metrics in self._own.items():
+            yield namespace, topic, metrics
+        for namespace, metrics in self._others.items():
+            yield namespace, "", metrics
 
     def drop(self, namespace: str, topic: str) -> None:
         """The topic is gone; its slot is free for another."""

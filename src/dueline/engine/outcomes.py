@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .job import LeasedJob, Partition, Reason
+
+if TYPE_CHECKING:
+    from .store import Credit
 
 
 class Actor:
@@ -42,7 +45,9 @@ class Outcomes(Protocol):
         """The items and results of a send, append, ack, release, cancel or edit, or of a revive or purge (ids and
         outcomes), and the `actor_name` of each. The partition has a topic."""
 
-    def pulled(self, partition: Partition, jobs: Sequence[LeasedJob]) -> None: ...
+    def pulled(self, partition: Partition, jobs: Sequence[LeasedJob], credits: Sequence[Credit]) -> None:
+        """The jobs of a pull, in the order of its credits."""
+
     def died(self, partition: Partition, deaths: Sequence[tuple[str, Reason]]) -> None:
         """Jobs that a pull or a clean-up found to be dead."""
 

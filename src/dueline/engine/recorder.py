@@ -24,7 +24,7 @@ from .job import LeasedJob, Partition, Reason, State
 from .limits import INTERNAL_NAMESPACE
 from .outcomes import actor_name
 from .rounds import Rounds
-from .store import Code, Edit, Outcome, Release, SendOutcome, Store
+from .store import Code, Credit, Edit, Outcome, Release, SendOutcome, Store
 from .timer import Timer
 
 FLUSH_S = 0.05
@@ -103,11 +103,12 @@ class Recorder:
             if event is not None:
                 self._note(replace(event, by=actor) if actor else event)
 
-    def pulled(self, partition: Partition, jobs: Sequence[LeasedJob]) -> None:
+    def pulled(self, partition: Partition, jobs: Sequence[LeasedJob], credits: Sequence[Credit]) -> None:
         now_ms = self._store.now_ms()
-        for job in jobs:
+        takers = (credit.actor for credit in credits for _ in range(credit.max))
+        for job, actor in zip(jobs, takers, strict=False):
             where = (partition.namespace, job.topic)
-            self._note(Event(*where, "delivered", now_ms, job.id, job.attempt, State.LEASED))
+            self._note(Event(*where, "delivered", now_ms, job.id, job.attempt, State.LEASED, by=actor or None))
 
     def died(self, partition: Partition, deaths: Sequence[tuple[str, Reason]]) -> None:
         now_ms = self._store.now_ms()

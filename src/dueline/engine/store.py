@@ -33,6 +33,7 @@ import msgspec
 from .audit_log import AuditLog
 from .bands import Bands, ForecastPart
 from .chart_store import ChartStore
+from .completion import Done
 from .directory import Directory, TopicChange
 from .event_stream import EventStream
 from .fence import Fence, Occurrence
@@ -116,8 +117,7 @@ class SendItem(msgspec.Struct, frozen=True):
     With `merge` it is an item of a group: `body` and `kind` are the item's, and `id` is for the group if it is new.
     With `occurrence` the partition's fence decides first (engine.fence), and an id that is taken is always refused.
     `replaces`: replace the live job with this version, and keep its progress; 0: there must be none. Otherwise nothing
-    is done (VERSION_MISMATCH), whatever the conflict rules say.
-    """
+    is done (VERSION_MISMATCH), whatever the conflict rules say."""
 
     id: str
     body: bytes
@@ -158,6 +158,7 @@ class Credit(msgspec.Struct, frozen=True):
     max: int
     lease_ms: int | None
     by: str | None = None  # its name, for the history of the jobs
+    actor: str = ""  # for events: its name, else who makes the call (engine.outcomes)
 
 
 class Pull(msgspec.Struct, frozen=True):
@@ -365,18 +366,13 @@ class Store(Protocol):
     @property
     def hook(self) -> OutcomeHook: ...
     @property
-    def events(self) -> Events | None:
-        """Receives the callbacks; set by the engine."""
-        ...
-
+    def events(self) -> Events | None: ...  # receives the callbacks; set by the engine
     @events.setter
     def events(self, events: Events | None) -> None: ...
 
     async def start(self) -> None: ...
     async def stop(self) -> None: ...
-    def now_ms(self) -> int:
-        """This process's estimate of the store's clock (no call)."""
-        ...
+    def now_ms(self) -> int: ...  # this process's estimate of the store's clock (no call)
 
     async def watch(self, partition: Partition) -> None:
         """Call `events.woken` for this partition from now on."""
@@ -388,8 +384,12 @@ class Store(Protocol):
     def send(
         self, partition: Partition, items: Sequence[SendItem], policy_version: int = 0
     ) -> Awaitable[list[SendOutcome]]: ...
-    async def pull(self, partition: Partition, pull: Pull) -> PullOutcome: ...
+    def pull(self, partition: Partition, pull: Pull) -> Awaitable[PullOutcome]: ...
     def ack(self, partition: Partition, items: Sequence[Ref]) -> Awaitable[list[Outcome]]: ...
+    # The same without a coroutine (engine.completion), for plain jobs.
+    def post_send(self, partition: Partition, items: Sequence[SendItem], policy_version: int, done: Done) -> None: ...
+    def post_pull(self, partition: Partition, pull: Pull, done: Done) -> None: ...
+    def post_ack(self, partition: Partition, items: Sequence[Ref], done: Done) -> None: ...
     async def release(self, partition: Partition, items: Sequence[Release]) -> list[Outcome]: ...
     async def extend(self, partition: Partition, items: Sequence[Extend]) -> list[Outcome]: ...
     async def cancel(

@@ -13,7 +13,7 @@ TLS = "with TLS"
 _TOPIC = ("namespace", "topic")
 
 _jobs = MetricGroup(
-    "Jobs", "The first four gauges are read from the store, at most every 5 seconds, for the first 200 topics by name."
+    "Jobs", "The first five are read from the store, at most every 5 seconds, for the first 200 topics by name."
 )
 
 JOBS = _jobs.gauge(
@@ -27,6 +27,12 @@ SCHEDULED_BY_DELAY = _jobs.gauge(
     "dueline_scheduled_by_delay",
     "Scheduled jobs by the time until they are due: up to 1m, 10m, 1h, 1d, 7d, or later.",
     (*_TOPIC, "band"),
+    Merge.MAX,
+)
+HISTORY_DROPPED = _jobs.counter(
+    "dueline_history_dropped_total",
+    "Entries of the histories of jobs that did not fit limits.max_history_bytes.",
+    _TOPIC,
     Merge.MAX,
 )
 JOBS_SENT = _jobs.counter(

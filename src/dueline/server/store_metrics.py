@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..api.server_info import Shard
 from ..metrics import table
 from ..metrics.metric import Samples
 from ..runtime.access import StoreAccess
@@ -39,3 +40,19 @@ def store_samples(store: ValkeyStore, health: Health, access: StoreAccess) -> li
         if embedded.free_bytes is not None:
             found.append(table.STORE_DISK_FREE.value(embedded.free_bytes))
     return found
+
+
+def shards_of(health: Health, access: StoreAccess) -> tuple[Shard, ...]:
+    """The primaries of the store."""
+    facts = health.watch.facts
+    return tuple(
+        Shard(
+            name=node.node if access.location.status is None else "embedded",
+            role="primary" if node.role == "master" else node.role,
+            memory_bytes=node.memory_bytes,
+            max_memory_bytes=node.maxmemory_bytes or None,
+            replicas=node.replicas,
+            aof_ok=node.aof and node.aof_ok,
+        )
+        for node in (() if facts is None else facts.nodes)
+    )

@@ -62,8 +62,10 @@ def of_topics(namespaced: Sequence[tuple[str, TopicView]], now_ms: int) -> list[
     oldest: dict[tuple[str, ...], float] = {}
     next_due: dict[tuple[str, ...], float] = {}
     by_delay: dict[tuple[str, ...], float] = {}
+    dropped: dict[tuple[str, ...], float] = {}
     for namespace, view in namespaced:
         key = (namespace, view.topic)
+        dropped[key] = view.history_dropped
         for state in ("scheduled", "ready", "leased", "dead"):
             jobs[(*key, state)] = getattr(view, state)
         for band, count in zip(BANDS, view.bands, strict=False):
@@ -77,6 +79,7 @@ def of_topics(namespaced: Sequence[tuple[str, TopicView]], now_ms: int) -> list[
         table.OLDEST_READY_AGE.samples(oldest),
         table.NEXT_DUE.samples(next_due),
         table.SCHEDULED_BY_DELAY.samples(by_delay),
+        table.HISTORY_DROPPED.samples(dropped),
     ]
 
 

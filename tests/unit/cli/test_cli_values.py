@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import re
 import time
 from collections.abc import Callable
 
@@ -9,10 +11,13 @@ import msgspec
 import pytest
 import typer
 from msgspec import UNSET, Raw
+from rich.console import Console, RenderableType
 
+from dueline.api.answers import Counts, Event, Topic
 from dueline.cli import tables, values
 from dueline.cli.bulk import BATCH_JOBS, BadLine, Line, batches, read_lines
-from dueline.cli.output import merged, safe
+from dueline.cli.events import show
+from dueline.cli.output import Output, Printer, merged, safe
 from dueline.cli.push import target_values
 from dueline.cli.values import BodyAs
 
@@ -180,3 +185,32 @@ def test_pages_become_one_list_of_the_same_shape() -> None:
 )
 def test_a_length_of_time_has_two_units_at_most(ms: int | None, text: str) -> None:
     assert tables.age(ms) == text
+
+
+def shown(what: RenderableType) -> str:
+    out = io.StringIO()
+    Console(width=300, file=out).print(what)
+    return re.sub(r" +", " ", out.getvalue())
+
+
+def test_a_topic_shows_how_fast_it_is_how_late_and_what_its_histories_lack() -> None:
+    quick = Topic("orders", Counts(), done_per_s=12.34, late_p99_ms=1500.0, history_dropped=3)
+    fresh = Topic("new", Counts())
+    watched = shown(tables.topics((quick, fresh), 0, {"orders": 1.0}))
+    assert "CHANGE/S DONE/S LATE P99" in watched
+    assert "+1.0 12.3 1s" in watched
+    facts = shown(tables.topic(quick, 0))
+    assert "done per second 12.3" in facts
+    assert "3 entries did not fit limits.max_history_bytes" in facts
+    assert "did not fit" not in shown(tables.topic(fresh, 0))
+
+
+def test_a_line_of_an_event_says_to_whom_a_job_was_delivered_and_who_did_the_rest(
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    printer = Printer(Output.TABLE)
+    job = Event(event="job", at_ms=0, what="delivered", topic="orders", id="a", attempt=1, by="mailer-1")
+    show(printer, job)
+    show(printer, msgspec.structs.replace(job, what="acked", attempt=None))
+    lines = capfdbinary.readouterr().out.decode().splitlines()
+    assert [line.split("orders ")[1] for line in lines] == ["a attempt 1 to mailer-1", "a by mailer-1"]

@@ -7,7 +7,7 @@ from engine_kit import NS, EngineKit, running
 
 from dueline.engine import charts
 from dueline.engine.chart_store import MINUTE_MS, ChartRow
-from dueline.engine.charts import COUNTS, charts_of, percentile
+from dueline.engine.charts import COUNTS, SETTLE_MS, TopicRates, charts_of, percentile, rates_of
 from dueline.engine.commands import Pull, TopicPatch
 from dueline.engine.engine import Engine
 from dueline.engine.errors import StoreDown
@@ -58,6 +58,28 @@ async def test_what_happened_is_charted_after_the_minute_is_over(kit: EngineKit)
     assert (set(other.sends), set(other.pending)) == ({None, 0}, {None})
 
 
+async def test_the_rates_of_topics_are_those_of_five_full_minutes_on_all_servers(kit: EngineKit) -> None:
+    await kit.engine.start()
+    assert await kit.engine.charts.topics(NS) == {"": TopicRates()}
+    await work(kit)
+    other = Engine(kit.store, timer=kit.timer)
+    await other.start()
+    await kit.send("mail", "d")
+    [job] = await other.pull(Pull(NS, ("mail",), 1, None, 0))
+    await other.ack(NS, "mail", [Ref(job.id, job.lease)])
+    await kit.send("news", "a")
+    await full_minutes(kit)
+    await kit.advance(SETTLE_MS)
+    found = await kit.engine.charts.topics(NS)
+    assert found == await other.charts.topics(NS)
+    assert found == {"mail": TopicRates(round(2 / 60, 3), 49.6), "news": TopicRates(0.0), "": TopicRates(0.0)}
+    await full_minutes(kit, 4)
+    assert (await kit.engine.charts.topics(NS))["mail"].done_per_s == round(2 / 300, 3)
+    await full_minutes(kit)
+    assert await kit.engine.charts.topics(NS) == {"": TopicRates(0.0)}
+    await other.stop()
+
+
 async def test_an_idle_process_sends_nothing() -> None:
     calls: list[int] = []
 
@@ -74,8 +96,8 @@ async def test_an_idle_process_sends_nothing() -> None:
         assert calls == []
         await kit.send("mail", "a")
         await full_minutes(kit, 5)
-        assert calls == [1]
-    assert calls == [1]
+        assert calls == [2]  # a row of the namespace and one of the topic
+    assert calls == [2]
 
 
 async def test_a_store_that_is_down_gets_the_minutes_later(kit: EngineKit) -> None:
@@ -124,6 +146,17 @@ async def test_many_partitions_are_counted_less_often(kit: EngineKit, monkeypatc
         await full_minutes(kit)
     await full_minutes(kit)
     assert (await kit.engine.charts.read(NS, 1)).pending[-8:] == (1, None, None, 4, None, None, 6, 6)
+
+
+def test_rates_of_topics_say_what_is_not_known() -> None:
+    def row(topic: str, acks: int, minute: int = 10) -> ChartRow:
+        return ChartRow("ns", minute, (0, 0, acks, 0, 0, *LATE), topic=topic)
+
+    assert rates_of(10, None, []) == rates_of(10, 15, []) == {"": TopicRates()}
+    assert rates_of(10, 3, [row("a", 300), row("a", 300, 14)]) == {"a": TopicRates(2.0), "": TopicRates(0.0)}
+    assert rates_of(10, 14, [row("a", 6, 14)])["a"] == TopicRates(0.1)  # recorded for one minute
+    shared = rates_of(10, 3, [row("a", 300), row("", 7)])  # others share a row: each of them is unknown
+    assert shared == {"a": TopicRates(1.0), "": TopicRates()}
 
 
 def test_a_chart_says_what_is_not_known() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from engine_kit import NS, EngineKit, running, settled
 
-from dueline.engine.commands import Patch, Send, TopicPatch
+from dueline.engine.commands import Patch, Pull, Send, TopicPatch
 from dueline.engine.errors import InvalidField, StoreDown
 from dueline.engine.event import Event
 from dueline.engine.event_feeds import RING_ENTRIES, EventMessage, Feed, Gap
@@ -69,6 +69,20 @@ async def test_the_whole_life_of_a_job_is_told(kit: EngineKit) -> None:
     assert [event.state for event in events] == ["ready", "leased", "scheduled", "ready", "leased", "done"]
     assert events[2].error == "x" * 200
     assert {event.namespace for event in events} == {NS}
+
+
+async def test_a_delivery_says_to_whom_even_if_one_call_serves_several(kit: EngineKit) -> None:
+    feed = await listening(kit)
+    shares = (("ann", 2), ("bob", 1), (None, 1))
+    pulls = [asyncio.create_task(kit.engine.pull(Pull(NS, ("a",), most, None, 5000, by=by))) for by, most in shares]
+    await settled()
+    for id in ("one", "two", "three", "four"):
+        await kit.send("a", id, 1000)
+    await kit.advance(1000)
+    got = {job.id: by for pull, (by, _) in zip(pulls, shares, strict=True) for job in await pull}
+    events = [one.what for one in await taken(kit, feed) if isinstance(one.what, Event)]
+    delivered = {event.id: event.by for event in events if event.what == "delivered"}
+    assert (delivered, sorted(map(str, got.values()))) == (got, ["None", "ann", "ann", "bob"])
 
 
 async def test_edits_ends_and_dead_jobs_are_told(kit: EngineKit) -> None:

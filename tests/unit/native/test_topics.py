@@ -52,6 +52,9 @@ def test_a_topic_shows_its_figures_and_policy(api: Api) -> None:
             "push": False,
             "expansion": None,
             "bands": None,
+            "done_per_s": None,
+            "late_p99_ms": None,
+            "history_dropped": 0,
         },
     )
 
@@ -208,6 +211,8 @@ def test_the_server_says_what_it_is_and_which_namespace_is_meant(api: Api) -> No
             "name": None,
             "expires_at_ms": None,
         },
+        "shards": [],
+        "disk_free_bytes": None,
     }
     assert api.get("/v1/info", **{"dueline-namespace": "mine"}) == (200, expected)
     assert api.get("/v1/info") == (200, {**expected, "namespace": "default"})

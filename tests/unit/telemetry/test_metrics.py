@@ -130,6 +130,13 @@ def test_scheduled_jobs_are_shown_by_the_time_until_they_are_due() -> None:
     assert bands == {"1m": 1, "10m": 2, "1h": 3, "1d": 4, "7d": 5, "later": 6}
 
 
+def test_entries_of_histories_that_did_not_fit_are_shown() -> None:
+    counts = (0, 0, 0, 0, 0, 0, None, None, 0)
+    view = TopicView("orders", *counts, False, None, 1, TopicPolicy(), 1, False, {}, history_dropped=7)
+    page = parsed(of_topics([("default", view)], 0))
+    assert page["dueline_history_dropped_total namespace=default topic=orders"] == 7
+
+
 def test_the_process_shows_itself() -> None:
     assert [samples.metric for samples in of_process()] == table.PROCESS.metrics
 

@@ -2,7 +2,7 @@
 import { call, now, type Job, type JobPage, type State, type Topic, topicPath } from "../api";
 import { exact } from "../format";
 import { t } from "../i18n";
-import { useLive } from "../live";
+import { after, useLive } from "../live";
 import { Empty, Loaded, Page, Panel } from "../parts";
 import { go, href, useRoute } from "../route";
 import { useSession } from "../session";
@@ -38,7 +38,7 @@ export function AllJobs() {
       <div>
         <FilterBar filter={filter} set={(values) => go(href(["jobs"], { ...filter, ...values }))} topic={null} />
         <Panel label={t("Jobs")} title={t("Jobs")} tools={<Changes live={live} />}>
-          <Loaded live={live} lines={8}>
+          <Loaded live={after(topics, live)} lines={8}>
             {({ jobs }) => jobs.length === 0 ? <Empty title={Object.values(filter).some(Boolean) ? t("No job matches.") : t("There are no jobs.")} {...(Object.values(filter).some(Boolean) ? {} : { command: `dueline send emails '{"to": "ann"}' --in 1s` })} /> : <JobTable jobs={jobs} chosen={null} choose={() => undefined} withTopic />}
           </Loaded>
         </Panel>

@@ -87,7 +87,7 @@ export function Forecast({ topic, paused = false }: { topic: string | null; paus
   const tools = (
     <>
       {window.zoomed && <button onClick={() => go(href(place, { range: window.range.key }))}>{t("Zoom out")}</button>}
-      <div class="seg" role="group" aria-label={t("Range")}>{RANGES.map((one) => <button key={one.key} class={one === window.range && !window.zoomed ? "on" : ""} aria-pressed={one === window.range && !window.zoomed} onClick={() => go(href(place, { range: one.key }), true)}>{t(one.word)}</button>)}</div>
+      <div class="seg" role="group" aria-label={t("Range")}>{RANGES.map((one) => <button key={one.key} class={one === window.range && !window.zoomed ? "on" : ""} aria-pressed={one === window.range && !window.zoomed} onClick={() => go(href(place, { range: one.key }), true)}><span class="long">{t(one.word)}</span><span class="brief" title={t(one.word)}>{span(one.bars * one.stepMs)}</span></button>)}</div>
     </>
   );
   const zoom = (from: number, to: number): void => go(href(place, { range: window.range.key, from: Math.floor(from), to: Math.ceil(to) }));
@@ -148,7 +148,7 @@ export function NextDay({ live }: { live: Live<Forecasted> }) {
             const layers = layersOf(found, null);
             const total = sums(layers, found.counts.length).reduce((sum, one) => sum + one, 0);
             if (!total) return <Empty title={t("Nothing falls due in this range.")}>{found.later ? t("{n} jobs fall due later.", { n: exact(found.later) }) : null}</Empty>;
-            return <><p class="lead">{t("{n} jobs", { n: exact(total) })}{t("; {later} later. Counted {span} ago.", { later: exact(found.later), span: span(Math.max(0, now() - found.at_ms)) })}</p><DueChart edges={found.edges_ms} layers={layers} high={170} open={(from, to) => go(jobsBetween(null, from, to))} /><Legend layers={layers} /></>;
+            return <><p class="lead">{t("{n} jobs", { n: exact(total) })}{t("; {later} later. Counted {time}.", { later: exact(found.later), time: relative(Math.min(found.at_ms, now())) })}</p><DueChart edges={found.edges_ms} layers={layers} high={170} open={(from, to) => go(jobsBetween(null, from, to))} /><Legend layers={layers} /></>;
           }}
         </Loaded>
       </div>

@@ -1,8 +1,8 @@
 // Merge groups that are filling up: how full, and when each is delivered.
 import { call, type Group, type GroupPage, now, type Topic, topicPath } from "../api";
-import { exact, relative, span } from "../format";
+import { bytes, exact, relative, span } from "../format";
 import { t } from "../i18n";
-import { missing, useLive, useTick } from "../live";
+import { after, missing, useLive, useTick } from "../live";
 import { Empty, Id, Loaded, Page, Panel, Time } from "../parts";
 import { go, href, useRoute } from "../route";
 import { useSession } from "../session";
@@ -14,10 +14,6 @@ const SHOWN = 200;
 type Row = Group & { topic: string };
 
 const groupsPath = (topic: string): string => `${topicPath(topic)}/groups`;
-
-function bytes(n: number): string {
-  return n < 1024 ? `${exact(n)} B` : n < 1_048_576 ? `${exact(Math.round(n / 1024))} KB` : `${(n / 1_048_576).toFixed(1)} MB`;
-}
 
 /** How far the wait since the last item has come: the group is delivered when the bar is full. */
 function Countdown({ group }: { group: Group }) {
@@ -109,7 +105,7 @@ export function GroupsPage() {
   if (missing(live)) return <Page title={t("Merge groups")}><Older /></Page>;
   return (
     <Page title={t("Merge groups")} lead={list && live.data && sentence(live.data)}>
-      <Loaded live={live}>
+      <Loaded live={after(topics, live)}>
         {(all) => (
           <Panel label={t("Merge groups")}>
             {all.rows.length === 0 ? <Command topic="digests" /> : <GroupTable rows={all.rows.slice(0, SHOWN)} withTopic />}

@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
 import { call, type Job, jobPath, now, type Retry, sourceOf, topicPath } from "../api";
-import { duration, exact, relative, span } from "../format";
+import { duration, exact, middle, relative, span } from "../format";
 import { t } from "../i18n";
 import { useLive } from "../live";
 import { isJson, pretty, rawField } from "../json";
@@ -11,6 +11,7 @@ import { SendButton } from "./send";
 import { Timeline } from "./timeline";
 
 const CUT = 64 * 1024;
+const LONG = 96; // characters of a name in a title
 
 /** What happens next to a job, in words. */
 function next(job: Job): string {
@@ -57,7 +58,7 @@ export function JobPage({ topic, id }: { topic: string; id: string }) {
     </>
   );
   return (
-    <Page crumb={<><a href={href(["topics"])}>{t("Topics")}</a> / <a href={href(["topics", topic])}>{topic}</a></>} title={<span class="mono">{id}</span>} lead={job && <><JobState state={job.state} /> · {next(job)}</>} actions={actions}>
+    <Page crumb={<><a href={href(["topics"])}>{t("Topics")}</a> / <a href={href(["topics", topic])} title={topic}>{middle(topic, LONG)}</a></>} title={<span class="mono" title={id}>{middle(id, LONG)}</span>} lead={job && <><JobState state={job.state} /> · {next(job)}</>} actions={actions}>
       <Loaded live={live} lines={8}>
         {(job) => (
           <div class="cols">
@@ -111,6 +112,7 @@ function Facts({ job }: { job: Job }) {
   return (
     <Panel title={t("Details")}>
       <dl class="facts pad">
+        <dt>{t("Id")}</dt><dd><span class="mono break">{job.id}</span> <CopyButton text={job.id} label={t("Copy")} /></dd>
         <dt>{t("Attempts")}</dt><dd>{exact(job.attempts)}{job.max_attempts ? ` / ${exact(job.max_attempts)}` : ""}</dd>
         <dt>{t("Policy")}</dt><dd>{t("Retries {how}; {most}.", { how: retryWords(job.retry), most })}</dd>
         {job.lease_ms && <><dt>{t("Lease")}</dt><dd>{span(job.lease_ms)}</dd></>}

@@ -1,7 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { call, type Charts, type Push, type Readiness, type State, type Topic, topicPath } from "../api";
 import { type Series, Spark, thinned } from "../charts";
-import { exact, short, span } from "../format";
+import { exact, rate, short, span } from "../format";
 import { t } from "../i18n";
 import { Icon, StateMark } from "../icons";
 import { missing, useLive } from "../live";
@@ -76,8 +76,6 @@ function Tile({ name, figure, note, values, kind, link }: TileProps) {
   return link ? <a class="panel tile" href={link}>{inner}</a> : <div class="panel tile">{inner}</div>;
 }
 
-const rate = (perS: number): string => (perS === 0 ? "0" : perS < 0.1 ? "< 0.1" : perS < 100 ? perS.toFixed(1) : exact(Math.round(perS)));
-
 const POINTS = 96;
 const mean = (some: number[]): number => some.reduce((all, one) => all + one, 0) / some.length;
 const most = (some: number[]): number => Math.max(...some);
@@ -96,7 +94,7 @@ function Tiles({ charts, topics }: { charts: Charts | undefined; topics: Topic[]
   return (
     <div class="tiles six">
       <Tile name={t("Sends/s")} figure={charts ? perS("sends") : "–"} note={charts ? day("sends") : ""} values={line(series["sends"])} />
-      <Tile name={t("Deliveries/s")} figure={charts ? perS("deliveries") : "–"} note={charts ? t("{n} done in 24 h", { n: short(sum(series["acks"])) }) : ""} values={line(series["deliveries"])} />
+      <Tile name={t("Deliveries/s")} figure={charts ? perS("deliveries") : "–"} note={charts && <span title={t("{n} done in 24 h", { n: exact(sum(series["acks"])) })}>{perS("acks")} {t("done/s")}</span>} values={line(series["deliveries"])} />
       <Tile name={t("Failures/s")} figure={charts ? perS("failures") : "–"} note={charts ? day("failures") : ""} values={line(series["failures"])} kind="warn" />
       <Tile name={t("Lateness p99")} figure={p99 === undefined ? "–" : span(p99)} note={p50 === undefined ? "" : t("p50 {span}", { span: span(p50) })} values={line(series["late_p99_ms"], most)} />
       <Tile name={t("Unfinished jobs")} figure={<Num n={pending} />} note={t("{n} topics", { n: exact(topics.length) })} values={line(series["pending"])} link={href(["jobs"])} />

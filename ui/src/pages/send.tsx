@@ -22,7 +22,7 @@ export function SendButton({ topic = "", label }: { topic?: string; label?: stri
   );
 }
 
-function SendDialog({ topic: given, close }: { topic: string; close: () => void }) {
+export function SendDialog({ topic: given, close }: { topic: string; close: () => void }) {
   const { ns, topics } = useSession();
   const [topic, setTopic] = useState(given);
   const [id, setId] = useState("");

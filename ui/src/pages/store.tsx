@@ -1,9 +1,9 @@
-import { call, type Info, type LimitUse, type Readiness } from "../api";
-import { exact, span } from "../format";
+import { call, type Info, type LimitUse, type Readiness, type Shard } from "../api";
+import { bytes, exact, span } from "../format";
 import { t } from "../i18n";
 import { StateMark } from "../icons";
 import { useLive } from "../live";
-import { Loaded, Num, Page, Panel, Trouble } from "../parts";
+import { Empty, Loaded, Num, Page, Panel, Trouble } from "../parts";
 import { useSession } from "../session";
 
 export const LEVELS: Record<string, string> = {
@@ -14,7 +14,8 @@ export const LEVELS: Record<string, string> = {
 const CALLERS: Record<string, string> = { none: "everyone", header: "token in a header", path: "token in a header or path", network: "certain networks", off: "off" };
 
 export function StorePage() {
-  const { ns } = useSession();
+  const { ns, topics } = useSession();
+  const dropped = topics.data?.topics.reduce((sum, one) => sum + one.history_dropped, 0);
   const ready = useLive("ready", () => call<Readiness>("GET", "/readyz"), 4000, { never: true });
   const live = useLive(`info ${ns}`, () => call<Info>("GET", "/v1/info", { ns }), 8000, { never: true });
   const problems = [...(ready.data?.reasons ?? []), ...(ready.data?.warnings ?? [])];
@@ -31,10 +32,13 @@ export function StorePage() {
                   <dt>{t("Store")}</dt><dd>{info.store}</dd>
                   <dt>{t("Durability")}</dt><dd><strong>{info.durability}</strong><div class="dim">{t(LEVELS[info.durability] ?? "")}</div></dd>
                   <dt>{t("Clock")}</dt><dd>{Math.abs(info.clock_offset_ms) < 5 ? t("The server's clock agrees with the store's.") : t("The store's clock is {span} {way} the server's.", { span: span(info.clock_offset_ms), way: info.clock_offset_ms > 0 ? t("ahead of") : t("behind") })}</dd>
+                  {info.disk_free_bytes !== null && <><dt>{t("Free disk")}</dt><dd>{bytes(info.disk_free_bytes)}</dd></>}
+                  <dt>{t("Histories")}</dt><dd>{dropped ? <span class="amber-text">{t("{n} entries did not fit the budget (limits.max_history_bytes).", { n: exact(dropped) })}</span> : dropped === 0 ? t("All entries fit the budget.") : "–"}</dd>
                   <dt>{t("Version")}</dt><dd>{info.version}</dd>
                   <dt>{t("Access")}</dt><dd>{info.auth === "tokens" ? t("Each call needs a token.") : t("Everyone who reaches the server may do everything.")}</dd>
                 </dl>
               </Panel>
+              <Panel title={info.shards.length > 1 ? t("Shards") : t("Memory and replicas")}><ShardTable rows={info.shards} /></Panel>
               <Panel title={t("Limits in use")}><LimitTable rows={info.limits_in_use} /></Panel>
             </div>
             <div class="stack">
@@ -45,6 +49,24 @@ export function StorePage() {
         )}
       </Loaded>
     </Page>
+  );
+}
+
+function Memory({ one }: { one: Shard }) {
+  if (one.max_memory_bytes === null) return <>{bytes(one.memory_bytes)} <span class="dim">{t("without a limit")}</span></>;
+  const share = Math.min(1, one.memory_bytes / one.max_memory_bytes);
+  return <span class="fill"><span class="progress" role="img" aria-label={t("{n} % used", { n: Math.round(share * 100) })}><span style={{ width: `${share * 100}%` }} /></span><span>{bytes(one.memory_bytes)} / {bytes(one.max_memory_bytes)}</span></span>;
+}
+
+function ShardTable({ rows }: { rows: Shard[] }) {
+  if (!rows.length) return <Empty title={t("The store has not answered yet.")} />;
+  return (
+    <div class="wrap">
+      <table class="cards">
+        <thead><tr><th>{t("Node")}</th><th>{t("Role")}</th><th>{t("Memory")}</th><th class="num">{t("Replicas")}</th><th>{t("Append-only file")}</th></tr></thead>
+        <tbody>{rows.map((one) => <tr key={one.name}><td class="whole mono break">{one.name}</td><td data-label={t("Role")}>{t(one.role)}</td><td class="whole"><Memory one={one} /></td><td class="num" data-label={t("Replicas")}>{exact(one.replicas)}</td><td><StateMark kind={one.aof_ok ? "ok" : "bad"} word={one.aof_ok ? t("written") : t("not written")} /></td></tr>)}</tbody>
+      </table>
+    </div>
   );
 }
 

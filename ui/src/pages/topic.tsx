@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
 import { call, now, type State, type Topic, topicPath } from "../api";
-import { exact, parseDuration, relative, span } from "../format";
+import { exact, middle, parseDuration, relative, span } from "../format";
 import { t } from "../i18n";
 import { Icon } from "../icons";
 import { useLive } from "../live";
@@ -14,7 +14,7 @@ import { JobList } from "./jobs";
 import { PolicyTab } from "./policy";
 import { PushTab } from "./push";
 import { SendButton } from "./send";
-import { TopicState } from "./topics";
+import { Late, Rate, TopicState } from "./topics";
 
 const STATES = Object.keys(WORDS) as State[];
 
@@ -48,7 +48,7 @@ export function TopicPage({ name, tab }: { name: string; tab: string }) {
     </>
   );
   return (
-    <Page crumb={<a href={href(["topics"])}>{t("Topics")}</a>} title={name} lead={topic && sentence(topic)} actions={actions}>
+    <Page crumb={<a href={href(["topics"])}>{t("Topics")}</a>} title={<span title={name}>{middle(name, 96)}</span>} lead={topic && sentence(topic)} actions={actions}>
       <Loaded live={live}>
         {(topic) => (
           <>
@@ -76,7 +76,8 @@ function Counts({ topic }: { topic: Topic }) {
   const all = STATES.reduce((sum, state) => sum + topic.counts[state], 0);
   return (
     <>
-      <div class="row" style={{ marginBottom: "10px" }}><TopicState topic={topic} /><span class="dim small">{t("{n} consumers", { n: topic.waiters })}{topic.partitions > 1 ? ` · ${t("{n} partitions", { n: topic.partitions })}` : ""}</span></div>
+      <div class="row" style={{ marginBottom: "10px" }}><TopicState topic={topic} /><span class="dim small">{t("{n} consumers", { n: topic.waiters })}{topic.partitions > 1 ? ` · ${t("{n} partitions", { n: topic.partitions })}` : ""} · <Rate topic={topic} /> {t("done/s")} · {t("Late p99")} <Late topic={topic} /></span></div>
+      {topic.history_dropped > 0 && <p class="amber-text small">{t("{n} entries of the histories of its jobs did not fit the budget (limits.max_history_bytes).", { n: exact(topic.history_dropped) })}</p>}
       <div class="bar" role="img" aria-label={STATES.map((state) => `${t(WORDS[state])} ${exact(topic.counts[state])}`).join(", ")}>
         {all > 0 && STATES.filter((state) => topic.counts[state]).map((state) => <span class={`s-${state}`} key={state} style={{ flexGrow: topic.counts[state] / all }} />)}
       </div>
@@ -87,7 +88,7 @@ function Counts({ topic }: { topic: Topic }) {
   );
 }
 
-function PauseDialog({ name, close, done }: { name: string; close: () => void; done: () => void }) {
+export function PauseDialog({ name, close, done }: { name: string; close: () => void; done: () => void }) {
   const { ns } = useSession();
   const [text, setText] = useState("");
   const ms = text ? parseDuration(text) : undefined;

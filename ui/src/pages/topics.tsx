@@ -1,15 +1,16 @@
 import { useState } from "preact/hooks";
-import { call, type Topic, type TopicPage } from "../api";
-import { exact } from "../format";
+import { call, type Topic, type TopicPage, topicPath } from "../api";
+import { exact, middle, rate, span } from "../format";
 import { t } from "../i18n";
 import { Icon, StateMark } from "../icons";
-import { Empty, Loaded, Num, Page, Panel, Time, act } from "../parts";
+import { Dialog, Empty, Loaded, Num, Page, Panel, Time, act } from "../parts";
 import { usePins } from "../pins";
 import { go, href, useRoute } from "../route";
-import { MOST_TOPICS, isDeserted, useSession } from "../session";
-import { SendButton } from "./send";
+import { MOST_TOPICS, isDeserted, useCan, useSession } from "../session";
+import { SendButton, SendDialog } from "./send";
+import { PauseDialog } from "./topic";
 
-type Column = "topic" | "scheduled" | "ready" | "oldest" | "leased" | "dead" | "consumers" | "next";
+type Column = "topic" | "scheduled" | "ready" | "oldest" | "leased" | "done" | "dead" | "late" | "consumers" | "next";
 
 const VALUES: Record<Column, (topic: Topic) => number | string> = {
   topic: (one) => one.topic,
@@ -17,7 +18,9 @@ const VALUES: Record<Column, (topic: Topic) => number | string> = {
   ready: (one) => -one.counts.ready,
   oldest: (one) => one.oldest_ready_at_ms ?? Infinity,
   leased: (one) => -one.counts.leased,
+  done: (one) => -(one.done_per_s ?? -1),
   dead: (one) => -one.counts.dead,
+  late: (one) => -(one.late_p99_ms ?? -1),
   consumers: (one) => -one.waiters,
   next: (one) => one.next_due_at_ms ?? Infinity,
 };
@@ -43,6 +46,14 @@ function ordered(topics: Topic[], by: Column, find: string, pinned: Set<string>)
     });
 }
 
+function sentence(topics: Topic[], more: boolean): string {
+  if (!topics.length) return t("There are no topics yet.");
+  const [deserted, paused] = [topics.filter(isDeserted).length, topics.filter((one) => one.paused).length];
+  const first = more ? t("The first {n} topics by name; there are more", { n: exact(topics.length) }) : t("{n} topics", { n: exact(topics.length) });
+  const second = deserted ? t("; {n} topics have ready jobs and nobody consumes them", { n: exact(deserted) }) : t("; every one with ready jobs is being consumed");
+  return `${first}${second}${paused ? t("; {n} paused", { n: exact(paused) }) : ""}${t(".")}`;
+}
+
 export function Topics() {
   const { topics: live, ns, info } = useSession();
   const { query } = useRoute();
@@ -59,7 +70,7 @@ export function Topics() {
   const set = (values: Record<string, string>): void => go(href(["topics"], { sort: by === "topic" ? "" : by, find, ...values }), true);
   const only = info.access.topics.filter((name) => !/[*?[]/.test(name));
   return (
-    <Page title={t("Topics")} lead={live.data && (cursor ? t("The first {n} topics by name; there are more.", { n: exact(live.data.topics.length + more.topics.length) }) : t("{n} topics", { n: exact(live.data.topics.length + more.topics.length) }))} actions={<SendButton />}>
+    <Page title={t("Topics")} lead={live.data && sentence([...live.data.topics, ...more.topics], cursor !== null)} actions={<SendButton />}>
       {live.error?.code === "forbidden" && only.length > 0 && (
         <Panel title={t("Topics of your token")}><div class="list">{only.map((name) => <a class="item" href={href(["topics", name])} key={name}>{name}</a>)}</div></Panel>
       )}
@@ -85,11 +96,48 @@ function Namespaces() {
   return (
     <Panel title={t("Namespaces")}>
       <div class="list">
-        {namespaces.map((name) => <a class="item" key={name} href={href(["topics"], {}, name)} aria-current={name === ns ? "true" : undefined}><span><strong>{name}</strong> <span class="dim">{name === ns ? t("shown now") : ""}{name in info.dialects ? t("jobs of the protocol {name}", { name }) : ""}</span></span></a>)}
+        {namespaces.map((name) => <a class="item" key={name} href={href(["topics"], {}, name)} aria-current={name === ns ? "true" : undefined}><span><strong>{name}</strong> <span class="dim">{[name === ns && t("shown now"), name in info.dialects && t("jobs of the protocol {name}", { name })].filter(Boolean).join(" · ")}</span></span></a>)}
       </div>
     </Panel>
   );
 }
+
+/** What can be done with a topic, without leaving the list. */
+function RowMenu({ topic }: { topic: Topic }) {
+  const { ns, topics } = useSession();
+  const can = useCan();
+  const [open, setOpen] = useState<"menu" | "pause" | "send" | null>(null);
+  const close = (): void => setOpen(null);
+  const name = topic.topic;
+  if (!can("manage") && !can("send")) return null;
+  const resume = (): Promise<void> => (close(), act(() => call("POST", `${topicPath(name)}/resume`, { ns }), t("Resumed"), topics.reload));
+  return (
+    <>
+      <button class="quiet" aria-label={t("Actions on {topic}", { topic: name })} onClick={() => setOpen("menu")}><Icon name="more" /></button>
+      {open === "menu" && (
+        <Dialog title={middle(name, 60)} close={close}>
+          <div class="list">
+            {can("manage") && (topic.paused ? <button type="button" class="item" onClick={() => void resume()}><Icon name="play" />{t("Resume")}</button> : <button type="button" class="item" onClick={() => setOpen("pause")}><Icon name="pause" />{t("Pause")}</button>)}
+            {can("send") && <button type="button" class="item" onClick={() => setOpen("send")}><Icon name="plus" />{t("Send a job")}</button>}
+            <a class="item" href={href(["topics", name, "policy"])}><Icon name="access" />{t("Policy")}</a>
+            <a class="item" href={href(["topics", name, "dead"])}><Icon name="dead" />{t("Dead letters")}</a>
+          </div>
+        </Dialog>
+      )}
+      {open === "pause" && <PauseDialog name={name} close={close} done={topics.reload} />}
+      {open === "send" && <SendDialog topic={name} close={close} />}
+    </>
+  );
+}
+
+const FIVE = "In the last five full minutes, on all servers";
+const Unknown = () => <span class="zero" title={t("not known, or nothing was delivered")}>–</span>;
+
+/** Jobs that were acked, in a second. */
+export const Rate = ({ topic }: { topic: Topic }) => topic.done_per_s === null ? <Unknown /> : <span class={topic.done_per_s ? undefined : "zero"} title={t(FIVE)}>{rate(topic.done_per_s)}</span>;
+
+/** How late 99 of 100 deliveries were at most. */
+export const Late = ({ topic }: { topic: Topic }) => topic.late_p99_ms === null ? <Unknown /> : <span title={t(FIVE)}>{span(topic.late_p99_ms)}</span>;
 
 type TableProps = { topics: Topic[]; by: Column; sort: (column: Column) => void; pinned: Set<string>; pin: (topic: string) => void };
 
@@ -101,9 +149,9 @@ function TopicTable({ topics, by, sort, pinned, pin }: TableProps) {
   );
   return (
     <div class="wrap">
-      <table class="cards">
+      <table class="cards dense">
         <thead>
-          <tr>{head("topic", t("Topic"), false)}<th>{t("State")}</th>{head("scheduled", t("scheduled"))}{head("ready", t("ready"))}{head("oldest", t("Oldest ready"), false)}{head("leased", t("leased"))}{head("dead", t("dead"))}{head("consumers", t("Consumers"))}{head("next", t("Next due"), false)}</tr>
+          <tr>{head("topic", t("Topic"), false)}<th>{t("State")}</th>{head("scheduled", t("scheduled"))}{head("ready", t("ready"))}{head("oldest", t("Oldest ready"), false)}{head("leased", t("leased"))}{head("done", t("done/s"))}{head("dead", t("dead"))}{head("late", t("Late p99"))}{head("consumers", t("Consumers"))}{head("next", t("Next due"), false)}<th><span class="sr">{t("Actions")}</span></th></tr>
         </thead>
         <tbody>
           {topics.slice(0, 1000).map((one) => (
@@ -119,9 +167,12 @@ function TopicTable({ topics, by, sort, pinned, pin }: TableProps) {
               <td class="num" data-label={t("ready")}><Num n={one.counts.ready} /></td>
               <td data-label={t("Oldest ready")}><Time ms={one.oldest_ready_at_ms} /></td>
               <td class="num" data-label={t("leased")}><Num n={one.counts.leased} /></td>
+              <td class="num" data-label={t("done/s")}><Rate topic={one} /></td>
               <td class="num" data-label={t("dead")}><Num n={one.counts.dead} /></td>
+              <td class="num" data-label={t("Late p99")}><Late topic={one} /></td>
               <td class="num" data-label={t("Consumers")}><Num n={one.waiters} /></td>
               <td data-label={t("Next due")}><Time ms={one.next_due_at_ms} /></td>
+              <td class="menu"><RowMenu topic={one} /></td>
             </tr>
           ))}
         </tbody>

@@ -7,7 +7,7 @@ one error shape.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -19,6 +19,7 @@ from ...api.statuses import STATUS
 from ...durations import duration_text
 from ...engine import commands, policy
 from ...engine.audit_log import AuditEntry
+from ...engine.charts import TopicRates
 from ...engine.errors import DuelineError, UnknownOutcome, VersionMismatch
 from ...engine.headers import unpack_headers
 from ...engine.history import History
@@ -175,7 +176,8 @@ def access(grant: Grant) -> a.Access:
     )
 
 
-def topic_view(view: commands.TopicView, with_bands: bool = False) -> a.Topic:
+def topic_view(view: commands.TopicView, rates: Mapping[str, TopicRates], with_bands: bool = False) -> a.Topic:
+    rate = rates.get(view.topic) or rates.get("", TopicRates())
     return a.Topic(
         topic=view.topic,
         counts=a.Counts(view.scheduled, view.ready, view.leased, view.done, view.dead, view.cancelled),
@@ -190,6 +192,9 @@ def topic_view(view: commands.TopicView, with_bands: bool = False) -> a.Topic:
         push=view.push,
         expansion=None if view.expansion is None else a.Expansion(view.expansion.old_partitions, view.expansion.cells),
         bands=view.bands if with_bands else None,
+        done_per_s=rate.done_per_s,
+        late_p99_ms=rate.late_p99_ms,
+        history_dropped=view.history_dropped,
     )
 
 

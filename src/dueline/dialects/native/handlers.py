@@ -17,11 +17,12 @@ from ...engine import commands
 from ...engine.audit_log import AuditFilter
 from ...engine.engine import Engine
 from ...engine.errors import BadRequest, DuelineError, Forbidden, NotFound
-from ...engine.fan_out import PartialOutcome, error_for
 from ...engine.replies import refusal
 from ...engine.store import Outcome
+from ...rights import Right
 from ..contract import PushRules
 from . import decode, encode
+from .items import in_list, of_each
 from .merging import cancelled_key
 from .push_rules import check_callable
 from .wire import Caller, plain_name
@@ -113,12 +114,14 @@ class NativeHandlers:
         after = decode.cursor_bytes(request.cursor).decode(errors="replace")
         views, cursor = await self._engine.topics(caller.namespace, after, request.limit)
         next_cursor = encode.cursor_text(None if cursor is None else cursor.encode())
-        return Reply(a.TopicPage(tuple(map(encode.topic_view, views)), next_cursor))
+        rates = await self._engine.charts.topics(caller.namespace)
+        return Reply(a.TopicPage(tuple(encode.topic_view(view, rates) for view in views), next_cursor))
 
     async def get_topic(self, caller: Caller, request: r.GetTopic, topic: str) -> Reply:
         bands_ms = decode.bands(request)
         view = await self._engine.topic(caller.namespace, topic, bands_ms)
-        return Reply(encode.topic_view(view, with_bands=bool(bands_ms)))
+        rates = await self._engine.charts.topics(caller.namespace)
+        return Reply(encode.topic_view(view, rates, with_bands=bool(bands_ms)))
 
     async def put_topic(self, caller: Caller, request: r.PutTopic, topic: str) -> Reply:
         namespace = caller.namespace
@@ -127,7 +130,7 @@ class NativeHandlers:
         if patch.policy.on_dead is not None and patch.policy.on_dead.url is not None:
             check_callable(self._rules, patch.policy.on_dead.url, caller, "on_dead.url")
         view, new = await self._engine.set_topic(namespace, topic, patch)
-        return Reply(encode.topic_view(view), 201 if new else 200)
+        return Reply(encode.topic_view(view, {}), 201 if new else 200)
 
     async def delete_topic(self, caller: Caller, _: object, topic: str) -> Reply:
         await self._engine.delete_topic(caller.namespace, topic)
@@ -200,10 +203,12 @@ class NativeHandlers:
 
     async def info(self, caller: Caller, _: object) -> Reply:
         info = self._info()
-        shown = tuple(  # a token must not see other namespaces, nor what other tokens use
+        sees_tokens = caller.grant.namespace is None and caller.grant.allows(Right.ADMIN)
+        shown = tuple(  # a token must not see other namespaces, nor what other tokens use, unless it manages them all
             one
             for one in info.limits_in_use
-            if one.namespace in (None, caller.namespace) and one.token_id in (None, caller.grant.token_id)
+            if one.namespace in (None, caller.namespace)
+            and (sees_tokens or one.token_id in (None, caller.grant.token_id))
         )
         access = encode.access(caller.grant)
         return Reply(msgspec.structs.replace(info, namespace=caller.namespace, limits_in_use=shown, access=access))
@@ -240,13 +245,10 @@ async def _each(
     field inside the list `name` ("[3].lease" becomes "jobs[3].lease")."""
     try:
         return await call
-    except PartialOutcome as partly:
-        return partly.results
     except BadRequest as error:
-        if error.field is None or error.field.startswith("["):
-            error.field = name + (error.field or "")
-        raise
+        raise in_list(error, name) from None
     except DuelineError as error:
-        if not ids:
+        results = of_each(error, ids)
+        if results is None:
             raise
-        return [error_for(error, id) for id in ids]
+        return results

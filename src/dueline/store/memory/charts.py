@@ -6,7 +6,15 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from ...engine.chart_store import MAX_NAMESPACES, MINUTE_MS, RING_MINUTES, ChartRow
+from ...engine.chart_store import (
+    MAX_NAMESPACES,
+    MAX_TOPICS,
+    MINUTE_MS,
+    RING_MINUTES,
+    TOPIC_MINUTES,
+    TOPIC_SLOTS,
+    ChartRow,
+)
 
 
 class MemoryCharts:
@@ -16,6 +24,7 @@ class MemoryCharts:
         self._clock = clock
         self._first: int | None = None
         self._rows: dict[tuple[str, int], ChartRow] = {}
+        self._topics: dict[tuple[str, int], dict[str, ChartRow]] = {}
         self._last: dict[str, int] = {}  # the newest minute of each namespace that has a place
         self._next: dict[str, int] = {}  # when its pending jobs may be counted again
 
@@ -32,15 +41,28 @@ class MemoryCharts:
         name, now = row.namespace, self._minute
         if not now - RING_MINUTES < row.minute <= now + 1 or not self._has_place(name):
             return False
+        if row.topic is not None:
+            self._add_topic(row, row.topic)
+            return False
         self._last[name] = max(row.minute, self._last.get(name, 0))
         if any(row.counts):
             kept = self._row(name, row.minute, len(row.counts))
-            counts = tuple(a + b for a, b in zip(kept.counts, row.counts, strict=True))
-            self._write(replace(kept, counts=counts))
+            self._write(replace(kept, counts=_added(kept.counts, row.counts)))
         if not can_count or self._next.get(name, 0) > now:
             return False
         self._next[name] = now + 1
         return True
+
+    def _add_topic(self, row: ChartRow, topic: str) -> None:
+        place = (row.namespace, row.minute % TOPIC_SLOTS)
+        if row.namespace not in self._last or row.minute <= self._minute - TOPIC_SLOTS:
+            return
+        kept = {name: one for name, one in self._topics.get(place, {}).items() if one.minute == row.minute}
+        if topic not in kept and len(kept) >= MAX_TOPICS:
+            topic = ""
+        before = kept.get(topic)
+        counts = row.counts if before is None else _added(before.counts, row.counts)
+        self._topics[place] = {**kept, topic: replace(row, topic=topic, counts=counts)}
 
     def _has_place(self, name: str) -> bool:
         if name in self._last or len(self._last) < MAX_NAMESPACES:
@@ -49,6 +71,7 @@ class MemoryCharts:
         if self._last[old] >= self._minute - RING_MINUTES:
             return False
         self._rows = {key: row for key, row in self._rows.items() if key[0] != old}
+        self._topics = {key: rows for key, rows in self._topics.items() if key[0] != old}
         del self._last[old]
         self._next.pop(old, None)
         return True
@@ -72,3 +95,13 @@ class MemoryCharts:
         wanted = range(minute, minute + count)
         rows = [row for row, one in zip(found, wanted, strict=True) if row is not None and row.minute == one]
         return self._first, rows
+
+    async def read_topics(self, namespace: str, minute: int) -> tuple[int | None, list[ChartRow]]:
+        wanted = range(minute, minute + TOPIC_MINUTES)
+        kept = (self._topics.get((namespace, one % TOPIC_SLOTS), {}).values() for one in wanted)
+        found = [row for rows in kept for row in rows if row.minute in wanted]
+        return self._first if namespace in self._last else None, found
+
+
+def _added(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(a + b for a, b in zip(one, other, strict=True))

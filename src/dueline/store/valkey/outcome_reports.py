@@ -6,16 +6,22 @@ from collections.abc import Sequence
 
 from ...engine.job import LeasedJob, Partition, Reason
 from ...engine.outcomes import OutcomeHook, Outcomes, actor_name
-from ...engine.store import Outcome, SendItem, SendOutcome
-from .codec import REASONS, pulled_bytes, unpack_id
+from ...engine.store import Credit, Outcome, SendItem, SendOutcome
+from .codec import REASONS, unpack_id
+from .pulled_jobs import deaths_in
 
 
 def report_pull(
-    outcomes: Outcomes, partition: Partition, jobs: Sequence[LeasedJob], n: Sequence[int], blob: bytes
+    outcomes: Outcomes,
+    partition: Partition,
+    credits: Sequence[Credit],
+    jobs: Sequence[LeasedJob],
+    n: Sequence[int],
+    blob: bytes,
 ) -> None:
     """The jobs of a pull, and those that it found to be dead."""
-    outcomes.pulled(partition, jobs)
-    report_deaths(outcomes, partition, blob[pulled_bytes(n[6], blob) :])
+    outcomes.pulled(partition, jobs, credits)
+    report_deaths(outcomes, partition, deaths_in(n, blob))
 
 
 def report_deaths(outcomes: Outcomes, partition: Partition, blob: bytes) -> None:
