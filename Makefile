@@ -9,9 +9,9 @@
 #   make test-browser  use the dashboard in Chromium (skipped if there is none)
 #   make test-eureka  run the discovery tests against the Eureka registry at EUREKA_URL
 #   make fuzz         send broken requests of every protocol to a server with tokens, for ten minutes
-#   make bench        run the short benchmark; bench-full uses the full sizes
+#   make bench        run the short benchmark; bench-full uses the full sizes, bench-plots draws the committed results
 #   make bench-strangers  a good client beside a flood of connections, and what the limits cost
-#   make bench-peers  compare with celery, rq, arq, dramatiq and huey, each in its own environment
+#   make bench-peers  compare with beanstalkd and BullMQ, and with celery, rq, arq, dramatiq and huey
 #   make docs         regenerate the pages that are made from the code
 #   make lock         update the locked requirements (needs uv)
 
@@ -27,7 +27,7 @@ PLUGINS := $(addprefix -p ,xdist.plugin pytest_timeout _hypothesis_pytestplugin 
 # Tests start hundreds of Python processes. Each would compile all modules again if bytecode were not kept.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup dev serve test test-slow test-faults test-faults-long ui test-ui test-browser test-eureka fuzz check format lint types docs bench bench-full bench-strangers bench-peers lock clean
+.PHONY: setup dev serve test test-slow test-faults test-faults-long ui test-ui test-browser test-eureka fuzz check format lint types docs bench bench-full bench-plots bench-strangers bench-peers lock clean
 
 setup: .venv/.server
 dev: .venv/.dev
@@ -122,6 +122,9 @@ bench: dev
 
 bench-full: dev
 	$(BIN)/python -m bench --full $(ARGS)
+
+bench-plots: dev
+	$(BIN)/python -m bench.plots
 
 bench-strangers: dev
 	$(BIN)/python -m bench --only crowd,limits $(ARGS)

@@ -6,30 +6,50 @@ Exit status: 0 whatever the results are, 1 if a row did not work or a job was ea
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 import traceback
 from collections.abc import Sequence
 
-from . import machine, report
+import msgspec
+
+from . import committed, machine, report
 from .broken import Broken
 from .report import RowResult
-from .rows import ROWS, Row
-from .servers import folder
-from .sizes import FULL, SHORT, Sizes
+from .rows import COMPARING, ROWS, Row
+from .servers import PRODUCT, folder
+from .sizes import FORMS, Sizes
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure the targets; see docs/benchmarks.md.")
     parser.add_argument("--full", action="store_true", help="the sizes of the targets instead of the short form")
+    parser.add_argument("--tiny", action="store_true", help="the smallest sizes, to see whether the rows work")
     parser.add_argument("--only", default="", metavar="ROW,...", help=f"some of: {', '.join(ROWS)}")
+    parser.add_argument(
+        "--product",
+        action="append",
+        default=[],
+        metavar="CHECKOUT",
+        help=f"run the server of another checkout; given twice, compare them in turns ({', '.join(sorted(COMPARING))})",
+    )
+    parser.add_argument("--keep", action="store_true", help="keep the results of these rows as the committed ones")
     asked = parser.parse_args()
     names: list[str] = [name for name in str(asked.only).split(",") if name] or list(ROWS)
     unknown = [name for name in names if name not in ROWS]
     if unknown:
         parser.error(f"no such row: {', '.join(unknown)}; there are {', '.join(ROWS)}")
-    sizes = FULL if asked.full else SHORT
+    form = "full" if asked.full else "tiny" if asked.tiny else "short"
+    sizes = FORMS[form]
+    products: list[str] = asked.product
+    if len(products) > 1 and set(names) - COMPARING:
+        parser.error(f"only {', '.join(sorted(COMPARING))} can compare products")
+    if products:
+        os.environ[PRODUCT] = products[0]
+        sizes = msgspec.structs.replace(sizes, products=tuple(products))
     facts = machine.facts(machine.share_two_cores())
+    facts["products"] = {product: machine.commit(product) for product in products}
     with folder() as place:
         facts["fsync_ms"] = machine.fsync_ms(place)
     print(
@@ -42,7 +62,12 @@ def main() -> int:
     facts["stolen_share"] = stolen.share()
     report.print_table(results)
     print(f"the host of this machine kept {facts['stolen_share']:.1%} of its time for others")
-    print(f"written to {report.write(results, facts, sizes.full)}")
+    print(f"written to {report.write(results, facts, form)}")
+    if not products:
+        for warning in committed.warnings(results, form):
+            print(f"warning: {warning}")
+        if asked.keep:
+            print(f"kept in {committed.keep(results, facts, form)}")
     _explain(results, facts["set_loader"])
     return 1 if any(result.wrong for result in results) else 0
 

@@ -11,6 +11,7 @@ with `-S -E`, without site packages: it imports the standard library and that mo
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -18,15 +19,19 @@ import select
 import socket
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
 sys.path.append(os.path.join(os.path.dirname(__file__), "..", "src"))
+from protocols import PROTOCOLS, Native  # beside this file, which is started as a program
+
 from dueline.load_generator import (
     LEASE_MS,
     Answer,
     Conversation,
     NewJobs,
+    Request,
     Tally,
     chained,
     consumes,
@@ -42,16 +47,17 @@ Notes = dict[str, Any]
 
 READ_BYTES = 64 * 1024
 PATIENCE_S = 30.0
+WAIT_S = 120
 
 
 # --- bytes ----------------------------------------------------------------------------------------------------------
 
 
-def head(orders: Orders, path: str) -> bytes:
+def head(orders: Orders, path: str, content_type: str = "application/json") -> bytes:
     """The head of a POST, with a placeholder for the length."""
     host = f"127.0.0.1:{orders['port']}"
     more = [orders["header"]] if orders["header"] else []
-    lines = (f"POST {path} HTTP/1.1", f"Host: {host}", "Content-Type: application/json", *more, "Content-Length: ")
+    lines = (f"POST {path} HTTP/1.1", f"Host: {host}", f"Content-Type: {content_type}", *more, "Content-Length: ")
     return "\r\n".join(lines).encode()
 
 
@@ -60,11 +66,11 @@ def fixed(head: bytes, body: bytes) -> bytes:
 
 
 class Http:
-    """Requests and answers of the native API as bytes."""
+    """Requests and answers of a protocol as bytes."""
 
     def __init__(self, orders: Orders) -> None:
-        paths = {"send": "jobs", "pull": "pull", "ack": "ack"}
-        self._heads = {name: head(orders, f"/v1/topics/{orders['topic']}/{path}") for name, path in paths.items()}
+        protocol = PROTOCOLS[orders["protocol"]](orders)
+        self._heads = {name: head(orders, path, protocol.content_type) for name, path in protocol.paths.items()}
 
     def request(self, operation: str, body: bytes) -> bytes:
         return self._heads[operation] + b"%d\r\n\r\n" % len(body) + body
@@ -79,14 +85,15 @@ class Http:
 
 
 class OtherTopics(Http):
-    """One request each to one topic after another."""
+    """One request each to one topic after another: the topic's name with the next number, or some numbers in turns."""
 
     def __init__(self, orders: Orders) -> None:
         super().__init__(orders)
-        self._orders, self._next_id = orders, new_ids()
+        self._orders, self._next = orders, itertools.count().__next__
 
     def request(self, operation: str, body: bytes) -> bytes:
-        topic = f"{self._orders['topic']}-{self._next_id() & 0xFFFFFFFF}"
+        number = self._next() % (self._orders["topics"] or sys.maxsize)
+        topic = f"{self._orders['topic']}-{number}"
         return fixed(head(self._orders, f"/v1/topics/{topic}/jobs"), body)
 
 
@@ -101,6 +108,28 @@ class Resp:
 
     def answer(self, data: bytes) -> Answer | None:
         return (200 if data == b"+OK\r\n" else 500, data) if data.endswith(b"\r\n") else None
+
+
+class Lines:
+    """beanstalkd's lines: a request is complete as it is, and only a reserved job has more than a line."""
+
+    def __init__(self, orders: Orders) -> None:
+        pass
+
+    def request(self, operation: str, body: bytes) -> bytes:
+        return body
+
+    def answer(self, data: bytes) -> Answer | None:
+        end = data.find(b"\r\n") + 2
+        if end < 2:
+            return None
+        if data.startswith(b"RESERVED"):
+            end += int(data[: end - 2].rsplit(b" ", 1)[1]) + 2
+        return (200, data) if len(data) >= end else None
+
+
+Wire = Http | Resp | Lines
+WIRES: dict[str, type[Wire]] = {"set": Resp, "topics": OtherTopics, "beanstalkd": Lines}
 
 
 # --- conversations --------------------------------------------------------------------------------------------------
@@ -161,6 +190,19 @@ def late_jobs(orders: Orders, tally: Tally, notes: Notes) -> Conversation:
     return consumes(tally, orders["jobs_per_call"], lambda: bool(tally.quota), arrived)
 
 
+def waits(protocol: Native, tally: Tally) -> Conversation:
+    """Wait for a job, ack it, and wait again."""
+    pull = b'{"max":1,"wait_ms":%d}' % (WAIT_S * 1000)
+    while True:
+        status, text = yield "pull", pull
+        leased = protocol.ack(text)
+        if leased:
+            tally.done += 1
+            status, text = yield "ack", leased
+        if status != 200:
+            tally.refuse(0, status, text)
+
+
 def sets(tally: Tally) -> Conversation:
     """Its own loop, not `sends`, because it is the base of ratios and so must cost as little as possible."""
     while tally.take(1):
@@ -171,19 +213,87 @@ def sets(tally: Tally) -> Conversation:
             tally.refuse(1, status, text)
 
 
+def single_sends(protocol: Native, tally: Tally, next_id: Callable[[], int]) -> Conversation:
+    while tally.take(1):
+        status, text = yield "send", protocol.send(next_id())
+        if protocol.is_sent(status, text):
+            tally.done += 1
+        else:
+            tally.refuse(1, status, text)
+
+
+def single_pulls(protocol: Native, tally: Tally, acks: list[str]) -> Conversation:
+    """Pull jobs that are due already, and note the ack of each."""
+    while tally.take(1):
+        status, text = yield "pull", protocol.pull
+        ack = protocol.ack(text)
+        if status == 200 and ack:
+            acks.append(ack.decode())
+            tally.done += 1
+        else:
+            tally.refuse(1, status, text)
+
+
+def single_acks(protocol: Native, tally: Tally, acks: list[str]) -> Conversation:
+    """The acks that pulls have noted."""
+    while acks and tally.take(1):
+        status, text = yield "ack", acks.pop().encode()
+        if protocol.is_acked(status, text):
+            tally.done += 1
+        else:
+            tally.refuse(1, status, text)
+
+
+def single_lives(protocol: Native, tally: Tally, next_id: Callable[[], int]) -> Conversation:
+    """A send, a pull and an ack. The pulled job may be another connection's."""
+    while tally.take(1):
+        status, text = yield "send", protocol.send(next_id())
+        if protocol.is_sent(status, text):
+            status, text = yield "pull", protocol.pull
+            ack = protocol.ack(text)
+            if ack:
+                status, text = yield "ack", ack
+                if protocol.is_acked(status, text):
+                    tally.done += 1
+                    continue
+        tally.refuse(1, status, text)
+
+
+def single_calls(orders: Orders, tally: Tally, notes: Notes) -> Callable[[], Conversation]:
+    """Conversations of one kind of call. Pulls leave their acks in a file for the acks that follow."""
+    protocol, next_id = PROTOCOLS[orders["protocol"]](orders), new_ids()
+    if orders["work"] == "send":
+        return lambda: single_sends(protocol, tally, next_id)
+    if orders["work"] == "life":
+        return lambda: single_lives(protocol, tally, next_id)
+    if orders["work"] == "pull":
+        acks: list[str] = notes.setdefault("acks", [])
+        return lambda: single_pulls(protocol, tally, acks)
+    with open(orders["acks"], encoding="utf-8") as file:
+        pulled: list[str] = json.load(file)
+    return lambda: single_acks(protocol, tally, pulled)
+
+
 def conversations(orders: Orders, tally: Tally, notes: Notes) -> Callable[[], Conversation]:
     """Makes the conversation of one more connection."""
     work, body_bytes = orders["work"], orders["body_bytes"]
     if work == "set":
         return lambda: sets(tally)
+    if work in ("pull", "ack") or orders["protocol"] != "native":
+        return single_calls(orders, tally, notes)
     if work == "chained":
         due_now = same_jobs(orders["body_bytes"], lambda: 0)
         return lambda: chained(due_now, tally, 0, PATIENCE_S)
     if work == "life":
         due_now = same_jobs(body_bytes, lambda: 0)
         return lambda: lives(due_now, tally, 0, PATIENCE_S)
+    if work == "wait":
+        protocol = Native(orders)
+        return lambda: waits(protocol, tally)
     if work == "consume":
         return lambda: late_jobs(orders, tally, notes)
+    if work not in ("send", "bulk", "topics"):
+        raise ValueError(f"no such work: {work}")
     is_one_shape = orders["id"] == "hex" and body_bytes
     new_jobs = same_jobs(body_bytes, delays(orders)) if is_one_shape else many_shapes(orders, notes)
     return lambda: sends(new_jobs, tally, orders["jobs_per_call"] if work == "bulk" else 1)
@@ -224,12 +334,38 @@ def push(connection: Connection, request: bytes) -> None:
         connection.sock.setblocking(False)
 
 
+class Pace:
+    """Sends at a steady rate, or at once (`per_s` 0). What comes before its time is held."""
+
+    def __init__(self, per_s: float, wire: Wire) -> None:
+        self._gap_s = 1 / per_s if per_s else 0.0
+        self._next_s = time.perf_counter()
+        self._held: deque[tuple[Connection, bytes]] = deque()
+        self._bytes = wire.request
+
+    def start(self, connection: Connection, request: Request) -> None:
+        if self._gap_s and request[0] == "send":
+            self._held.append((connection, self._bytes(*request)))
+        else:
+            push(connection, self._bytes(*request))
+
+    def release(self) -> float:
+        """Send what is due. Returns the seconds until the next, or until patience ends."""
+        while self._held:
+            left_s = self._next_s - time.perf_counter()
+            if left_s > 0:
+                return left_s
+            self._next_s += self._gap_s
+            push(*self._held.popleft())
+        return PATIENCE_S
+
+
 def run(orders: Orders) -> dict[str, Any]:
     """Run all connections at once, for a time or until the quota is done. The first `warm_s` are not counted."""
-    tally, notes = Tally(orders["count"]), Notes()
+    cpu_s, tally, notes = time.process_time(), Tally(orders["count"]), Notes()
     begin = conversations(orders, tally, notes)
-    wire = {"set": Resp, "topics": OtherTopics}.get(orders["work"], Http)(orders)
-    poller, open_connections = select.epoll(), dict[int, Connection]()
+    wire = WIRES.get(orders["work"], WIRES.get(orders["protocol"], Http))(orders)
+    poller, open_connections, pace = select.epoll(), dict[int, Connection](), Pace(orders["per_s"], wire)
     socks = [connect(orders) for _ in range(orders["connections"])]
     begun_s = time.perf_counter()
     for sock in socks:
@@ -241,30 +377,33 @@ def run(orders: Orders) -> dict[str, Any]:
             continue
         open_connections[sock.fileno()] = connection
         poller.register(sock, select.EPOLLIN)
-        push(connection, wire.request(*request))
+        pace.start(connection, request)
     done_before, from_s, cold = 0, begun_s, orders["warm_s"] > 0
-    for now_s in turns(poller, open_connections, wire, tally):
+    for now_s in turns(poller, open_connections, pace, wire, tally):
         if cold and now_s - begun_s >= orders["warm_s"]:
             done_before, from_s, cold = tally.done, now_s, False
         if orders["seconds"] and not cold and now_s - from_s >= orders["seconds"]:
             break
-    seconds = time.perf_counter() - from_s
-    result = {"done": tally.done - done_before, "seconds": seconds, "in_all": tally.done, "cpu_s": time.process_time()}
+    seconds, spent_s = time.perf_counter() - from_s, time.process_time() - cpu_s
+    if acks := notes.pop("acks", None):
+        with open(orders["acks"], "w", encoding="utf-8") as file:
+            json.dump(acks, file)
+    result = {"done": tally.done - done_before, "seconds": seconds, "in_all": tally.done, "cpu_s": spent_s}
     return {**result, "errors": tally.errors, "first_error": tally.first_error, "notes": notes}
 
 
 def turns(
-    poller: select.epoll, open_connections: dict[int, Connection], wire: Http | Resp, tally: Tally
+    poller: select.epoll, open_connections: dict[int, Connection], pace: Pace, wire: Wire, tally: Tally
 ) -> Iterator[float]:
     """Move bytes and yield the time after every turn of the loop. Ends when all conversations have ended."""
     heard_s = time.perf_counter()
     while open_connections:
-        events = poller.poll(PATIENCE_S)
+        events = poller.poll(pace.release())
         now_s = time.perf_counter()
         if not events and now_s - heard_s >= PATIENCE_S:
             tally.refuse(0, 0, b"no answer for %d s" % PATIENCE_S)
             return
-        heard_s = now_s
+        heard_s = now_s if events else heard_s
         for fd, _ in events:
             connection = open_connections[fd]
             data = connection.recv(READ_BYTES)
@@ -281,7 +420,7 @@ def turns(
                 continue
             connection.rest = b""
             try:
-                push(connection, wire.request(*connection.answered(answer)))
+                pace.start(connection, connection.answered(answer))
             except StopIteration:
                 del open_connections[fd]
                 poller.unregister(fd)

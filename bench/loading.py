@@ -14,13 +14,18 @@ from .broken import Broken
 GENERATOR = Path(__file__).with_name("load.py")
 
 
+WORKS = ("set", "send", "pull", "ack", "life", "chained", "bulk", "topics", "consume", "wait")
+
+
 class Orders(msgspec.Struct, frozen=True):
     """What the generator does: for `seconds`, or until `count` is done. load.py explains the keys."""
 
-    work: str
+    work: str  # one of WORKS
+    protocol: str = "native"  # of the works "send", "pull" and "ack"; see protocols.py
     port: int = 0
     socket: str = ""  # of the store, for the work "set"
     topic: str = "bench"
+    topics: int = 0  # of the work "topics": so many in turns; 0: all different
     header: str = ""  # one more line in the head of every request
     connections: int = 64
     seconds: float = 0.0
@@ -31,10 +36,16 @@ class Orders(msgspec.Struct, frozen=True):
     id: str = "hex"
     delay_ms: tuple[int, int] = (3_600_000, 3_600_000)
     jobs_per_call: int = 100
+    acks: str = ""  # a file: the work "pull" leaves there what the work "ack" asks
+    per_s: float = 0.0  # a steady rate of sends; 0: as fast as answers come
 
     def lasting(self, seconds: float) -> Orders:
         """The same orders for this long."""
         return msgspec.structs.replace(self, seconds=seconds)
+
+    def counting(self, count: int) -> Orders:
+        """The same orders for so many jobs."""
+        return msgspec.structs.replace(self, count=count)
 
 
 class Outcome(msgspec.Struct, frozen=True):

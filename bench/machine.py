@@ -75,9 +75,13 @@ def _ticks() -> list[int]:
     return [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
 
 
-def _git(*words: str) -> str:
+def commit(checkout: str) -> str:
+    return _git("rev-parse", "HEAD", cwd=Path(checkout))
+
+
+def _git(*words: str, cwd: Path = Path(__file__).parent) -> str:
     try:
-        done = subprocess.run(["git", *words], cwd=Path(__file__).parent, capture_output=True, text=True, check=True)
+        done = subprocess.run(["git", *words], cwd=cwd, capture_output=True, text=True, check=True)
         return done.stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return ""

@@ -120,7 +120,7 @@ def table(results: Sequence[RowResult]) -> Table:
             ratio = "-" if line.ratio is None else f"{line.ratio:.2f} x"
             target = "" if line.target is None else str(line.target) + ("" if line.base is None else " x")
             measured = f"{shown(line.measured)} {line.unit}".strip()
-            made.add_row(line.what, measured, shown(line.base), ratio, target, met, line.note)
+            made.add_row(escape(line.what), measured, shown(line.base), ratio, target, met, escape(line.note))
         if result.wrong:
             made.add_row(result.row, "", "", "", "", "[red]broke[/]", escape(result.wrong.strip().splitlines()[-1]))
     return made
@@ -133,19 +133,19 @@ def print_table(results: Sequence[RowResult]) -> None:
     console.print(table(results))
 
 
-def write(results: Sequence[RowResult], facts: dict[str, Any], full: bool) -> Path:
+def rows(results: Sequence[RowResult]) -> list[dict[str, Any]]:
+    """The results as they are saved."""
+    found: list[dict[str, Any]] = []
+    for result in results:
+        lines = [{**msgspec.to_builtins(line), "ratio": line.ratio, "met": line.met} for line in result.lines]
+        found.append({"row": result.row, "seconds": result.seconds, "wrong": result.wrong, "lines": lines})
+    return found
+
+
+def write(results: Sequence[RowResult], facts: dict[str, Any], form: str, folder: Path = RESULTS) -> Path:
     """Save all results together with the facts about the machine."""
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}.json"
-    rows = [
-        {
-            "row": result.row,
-            "seconds": result.seconds,
-            "wrong": result.wrong,
-            "lines": [{**msgspec.to_builtins(line), "ratio": line.ratio, "met": line.met} for line in result.lines],
-        }
-        for result in results
-    ]
-    value = {"form": "full" if full else "short", "machine": facts, "rows": rows}
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}.json"
+    value = {"form": form, "machine": facts, "rows": rows(results)}
     path.write_bytes(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
     return path

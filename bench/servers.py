@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Generator, Mapping, Sequence
@@ -25,6 +26,8 @@ from .broken import Broken
 READY_S = 120.0
 STOP_S = 20.0
 CALL_S = 120.0
+PRODUCT = "BENCH_PRODUCT"
+"""Names the checkout whose `dueline` all rows start."""
 
 
 class StoreConnection:
@@ -124,12 +127,21 @@ class Server:
         port: int | None = None,
         arguments: Sequence[str] = (),
         environment: Mapping[str, str] = {},
+        product: str = "",
     ) -> None:
         self.data = data
-        self._environment = environment
+        lame_duck = {"DUELINE_SERVER__LAME_DUCK_MS": "0"} if store else {}  # older checkouts do not know it
+        self._environment = {**lame_duck, **environment, **dueline_path(product)}
         self.port = port or free_port()
         where = ["--store", store] if store else ["--data", str(data)]
-        self._command = command or (*DUELINE, "serve", "--listen", f"127.0.0.1:{self.port}", *where, *arguments)
+        self._command = command or (
+            *dueline(product),
+            "serve",
+            "--listen",
+            f"127.0.0.1:{self.port}",
+            *where,
+            *arguments,
+        )
         self._process: subprocess.Popen[bytes] | None = None
         self._store_connections: list[StoreConnection] = []
         self._output = data.with_name(f"{data.name}.out")
@@ -167,7 +179,7 @@ class Server:
                 stdout=out,
                 stderr=out,
                 start_new_session=True,
-                env={**os.environ, "DUELINE_SERVER__LAME_DUCK_MS": "0", **self._environment},
+                env={**os.environ, **self._environment},
             )
 
     def is_ready(self) -> bool:
@@ -207,6 +219,13 @@ class Server:
                 os.kill(pid, signal.SIGKILL)
         process.wait()
 
+    def open_store_port(self) -> int:
+        """Let the embedded store listen on a loopback TCP port, too."""
+        port, store = free_port(), self.store()
+        store.ask("CONFIG", "SET", "bind", "127.0.0.1")
+        store.ask("CONFIG", "SET", "port", str(port))
+        return port
+
     def store(self) -> StoreConnection:
         connection = StoreConnection(self.socket_path)
         self._store_connections.append(connection)
@@ -226,19 +245,28 @@ def folder() -> Generator[Path]:
         yield Path(name)
 
 
+def dueline(product: str = "") -> tuple[str, ...]:
+    """The command `dueline` of a checkout, else of BENCH_PRODUCT, else ours. A checkout without an environment of its
+    own uses our Python and packages."""
+    product = product or os.environ.get(PRODUCT, "")
+    own = Path(product) / ".venv/bin/python"
+    return (str(own) if product and own.exists() else sys.executable, *DUELINE[1:])
+
+
+def dueline_path(product: str = "") -> dict[str, str]:
+    """The environment of that command."""
+    product = product or os.environ.get(PRODUCT, "")
+    return {"PYTHONPATH": str(Path(product).resolve() / "src")} if product else {}
+
+
 @contextlib.contextmanager
 def server(
-    data: Path | None = None, *, store: str | None = None, environment: Mapping[str, str] = {}
+    data: Path | None = None, *, store: str | None = None, environment: Mapping[str, str] = {}, product: str = ""
 ) -> Generator[Server]:
-    """A running `dueline serve`."""
+    """A running `dueline serve`. `product`: a checkout whose code is run instead of ours."""
     with contextlib.ExitStack() as stack:
-        one = Server(data or stack.enter_context(folder()) / "data", store=store, environment=environment)
+        place = data or stack.enter_context(folder()) / "data"
+        one = Server(place, store=store, environment=environment, product=product)
         stack.callback(one.stop)
         one.start()
         yield one
-
-
-def cpu_s(pid: int) -> float:
-    """CPU seconds that a process has used, to the nanosecond, because clock ticks are too coarse for an idle one."""
-    tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
-    return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9

@@ -9,11 +9,11 @@ import time
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 
-from .. import machine
+from .. import committed, machine
 from ..broken import Broken
-from ..report import RESULTS
+from ..report import RESULTS, RowResult, print_table, write
 from ..servers import Server, folder
-from . import environments, lateness, sending, tables
+from . import environments, lateness, queues, sending, tables
 from .contestants import CONTESTANTS, Contestant
 from .processes import Producer, Store
 
@@ -28,16 +28,40 @@ def main() -> int:
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER", help="where to write the results")
     names = [one.name for one in CONTESTANTS]
     parser.add_argument("--only", default="", metavar="NAME,...", help=f"some of: {', '.join(names)}")
+    parser.add_argument("--part", choices=("libraries", "queues"), help="one part of the comparison instead of both")
+    parser.add_argument("--queue-jobs", type=int, default=20_000, help="jobs of one work of one queue in one round")
+    parser.add_argument("--keep", action="store_true", help="keep the results of the queues as the committed ones")
     asked = parser.parse_args()
     chosen: list[str] = [name for name in str(asked.only).split(",") if name] or names
     if unknown := [name for name in chosen if name not in names]:
         parser.error(f"no such contestant: {', '.join(unknown)}; there are {', '.join(names)}")
     contestants = [one for one in CONTESTANTS if one.name in chosen]
     try:
+        if asked.part != "libraries" and not asked.only:
+            _compare_queues(asked.rounds, asked.queue_jobs, asked.results, asked.keep)
+        if asked.part == "queues":
+            return 0
         return _run(contestants, asked.rounds, asked.seconds, asked.jobs, asked.results)
     except Broken as broken:
         print(broken, file=sys.stderr)
         return 1
+
+
+def _compare_queues(rounds: int, jobs: int, results: Path, keep: bool) -> None:
+    """Dueline's server beside other queues that write each job to disk."""
+    facts = machine.facts(machine.share_two_cores())
+    stolen = machine.Stolen()
+    print("sends and lives of Dueline, beanstalkd and BullMQ ...", flush=True)
+    found = queues.measure(rounds, jobs)
+    facts["stolen_share"] = stolen.share()
+    for name, reason in found.missing.items():
+        print(f"{name} was left out: {reason}")
+    row = RowResult("queues", queues.lines(found))
+    print_table([row])
+    path = write([row], facts, "peers", results)
+    print(f"load {facts['load_before']:.1f} at the start; written to {path}")
+    if keep:
+        print(f"kept in {committed.keep([row], facts, 'peers')}")
 
 
 def _run(contestants: Sequence[Contestant], rounds: int, seconds: float, jobs: int, results: Path) -> int:

@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from ..broken import Broken
@@ -40,7 +41,21 @@ def commands(contestant: Contestant) -> Path:
     return place / "bin"
 
 
-def _do(*words: str) -> None:
-    done = subprocess.run(words, capture_output=True, text=True, timeout=INSTALL_S, check=False)
+def node_modules(name: str, packages: Sequence[str]) -> Path:
+    """A folder with these packages from npm, which is created if it does not exist."""
+    place = folder() / name
+    mark, wanted = place / "installed", "\n".join(packages)
+    if not mark.exists() or mark.read_text() != wanted:
+        print(f"{name}: installing {' '.join(packages)} in {place}", flush=True)
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir(parents=True)
+        (place / "package.json").write_text("{}")
+        _do("npm", "install", "--no-audit", "--no-fund", "--loglevel=error", *packages, cwd=place)
+        mark.write_text(wanted)
+    return place
+
+
+def _do(*words: str, cwd: Path | None = None) -> None:
+    done = subprocess.run(words, cwd=cwd, capture_output=True, text=True, timeout=INSTALL_S, check=False)
     if done.returncode:
         raise Broken(f"{' '.join(words)} said: {(done.stdout + done.stderr)[-1000:]}")

@@ -17,8 +17,9 @@ import msgspec
 
 from ..broken import Broken
 from ..report import Line, at_most, percentile
-from ..servers import Server, cpu_s, server
+from ..servers import Server, server
 from ..sizes import Sizes
+from ..usage import cpu_s
 
 COMPANY = Path(__file__).parents[1] / "company.py"
 SETTLE_S = 4.0  # until all connections are open and the first answers have arrived

@@ -18,8 +18,9 @@ import msgspec
 from ..broken import Broken
 from ..loading import Orders, run
 from ..report import Line, at_most, below
-from ..servers import Client, Server, StoreConnection, cpu_s, descendants, server
+from ..servers import Client, Server, StoreConnection, descendants, server
 from ..sizes import Sizes
+from ..usage import cpu_s
 
 CALL_MS = 300
 SCRAPE_MS, SCRAPE_BYTES = 200, 2_000_000

@@ -1,27 +1,42 @@
-"""How late a client of another protocol gets its job: a camellia long poll and an ouqiang pop, parked when it is due.
+"""What calls of other protocols cost beside the native ones, and how late their clients get a job.
 
-Measured from the earliest possible delivery (the first byte of the send plus the delay, on one clock) to the complete
-answer. It includes the fsyncs of send and pull and both network directions. An earlier answer is an error.
+The cost is the CPU time of server and store per call, in turns with the native call on the same server.
+
+The lateness is that of a camellia long poll and an ouqiang pop that are parked when the job is due, measured from the
+earliest possible delivery (the first byte of the send plus the delay, on one clock) to the complete answer. It
+includes the fsyncs of send and pull and both network directions. An earlier answer is an error.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..broken import Broken
+from ..calls import CallRounds
 from ..report import Line, at_most, middle, percentile
-from ..servers import Client, server
+from ..servers import Client, folder, server
 from ..sizes import Sizes
+from ..usage import Usage, median
 
 CAMELLIA = "/camellia/delayQueue"
 CAMELLIA_DELAY_MS = 60
 OUQIANG_DELAY_S = 1  # the smallest it allows
 
 
+CALLS = {
+    "camellia": {"send": "sendMsg", "pull": "pullMsg", "ack": "ackMsg"},
+    "ouqiang": {"send": "push", "pull": "pop", "ack": "finish"},
+}
+
+
 def dialects(sizes: Sizes) -> list[Line]:
-    with server() as one:
+    with folder() as place, server() as one:
+        rounds = {name: CallRounds(one, place, list(CALLS["ouqiang"]), name) for name in ("native", *CALLS)}
+        for number in range(sizes.cpu_rounds + 1):
+            for side in rounds.values():
+                side.round(number, sizes.cpu_calls)
         poll, other = one.client(), one.client()
         late = {
             "camellia long poll": [_camellia(poll, other, number) for number in range(sizes.wakeups)],
@@ -29,7 +44,19 @@ def dialects(sizes: Sizes) -> list[Line]:
         }
         poll.close()
         other.close()
-    return [_line(name, values[1:]) for name, values in late.items()]  # the first makes the topic known
+    native = rounds.pop("native").used
+    return [
+        *(_cost(name, work, side.used[work], native[work]) for name, side in rounds.items() for work in side.used),
+        *(_line(name, values[1:]) for name, values in late.items()),  # the first makes the topic known
+    ]
+
+
+def _cost(name: str, work: str, rounds: Sequence[Usage], native: Sequence[Usage]) -> Line:
+    used, base = median(rounds), median(native)
+    compared = [f"{part} {used.cpu_us[part]:.1f} against {base.cpu_us[part]:.1f}" for part in ("server", "store")]
+    details = {"rounds_us": [one.product_us for one in rounds], "base_rounds_us": [one.product_us for one in native]}
+    what, note = f"CPU of {name} {CALLS[name][work]}", f"base: native; {', '.join(compared)}"
+    return Line(what, used.product_us, "us", base.product_us, at_most(1.3), note, details)
 
 
 def _line(name: str, late_ms: list[float]) -> Line:

@@ -8,8 +8,9 @@ import msgspec
 
 from ..loading import Orders, run
 from ..report import Line, below
-from ..servers import Server, StoreConnection, cpu_s, descendants, server
+from ..servers import Server, StoreConnection, descendants, server
 from ..sizes import Sizes
+from ..usage import cpu_s
 
 CALM_PER_S = 20
 CALM_WITHIN_S = 60.0

@@ -21,8 +21,9 @@ from dueline.testing.process import free_port
 
 from ..broken import Broken
 from ..report import Line, percentile
-from ..servers import DUELINE, Client, Server, folder
+from ..servers import Client, Server, folder
 from ..sizes import Sizes
+from ..usage import Meter, cpu_s
 
 HOOK = Path(__file__).parents[1] / "hook.py"
 CONCURRENCY = 64
@@ -54,12 +55,13 @@ class Hook:
 
 
 def push(sizes: Sizes) -> list[Line]:
-    per_s = _throughput(sizes)
+    per_s, cpu_us = _throughput(sizes)
     alone = _lateness(sizes, hang=False)
     beside = _lateness(sizes, hang=True)
     note = f"{sizes.push_due_per_s:,} due/s, at the target, early 0"
     return [
         Line("push calls/s to one target", per_s, "/s", note=f"{sizes.push_jobs:,} jobs, {CONCURRENCY} at once"),
+        Line("CPU of a push call, server", cpu_us["server"], "us", note=f"store {cpu_us['store']:.0f} us"),
         Line("push lateness p50", percentile(alone, 0.5), "ms", note=note, details={"worst_ms": max(alone)}),
         Line("push lateness p99", percentile(alone, 0.99), "ms"),
         Line(
@@ -80,9 +82,7 @@ def _server() -> Generator[Server]:
     with folder() as place:
         config = place / "bench.toml"
         config.write_text('[push]\nallow = ["127.0.0.1"]\n')
-        port, data = free_port(), place / "data"
-        where = ("--listen", f"127.0.0.1:{port}", "--data", str(data), "--config", str(config))
-        one = Server(data, port=port, command=(*DUELINE, "serve", *where))
+        one = Server(place / "data", arguments=("--config", str(config)))
         try:
             one.start()
             yield one
@@ -90,8 +90,8 @@ def _server() -> Generator[Server]:
             one.stop()
 
 
-def _throughput(sizes: Sizes) -> float:
-    """Calls per second from resuming a paused target to the last call, with all jobs already due."""
+def _throughput(sizes: Sizes) -> tuple[float, dict[str, float]]:
+    """Calls per second from resuming a paused target to the last call, with all jobs already due; CPU us per call."""
     hook = Hook(sizes.push_jobs)
     try:
         with _server() as one:
@@ -101,14 +101,17 @@ def _throughput(sizes: Sizes) -> float:
             for start in range(0, sizes.push_jobs, JOBS_PER_CALL):
                 size = min(JOBS_PER_CALL, sizes.push_jobs - start)
                 client.call("POST", "/v1/topics/fast/jobs", [{"body": "x" * 98}] * size)
+            pids = Meter(one).pids
+            before_s = {name: cpu_s(pid) for name, pid in pids.items()}
             begun_ns = time.time_ns()
             client.call("POST", "/v1/topics/fast/push/resume", {})
             at_ns: list[int] = hook.result()["at_ns"]
             _all_done(client, "fast")
+            cpu_us = {name: 1e6 * (cpu_s(pid) - before_s[name]) / sizes.push_jobs for name, pid in pids.items()}
             client.close()
     finally:
         hook.kill()
-    return sizes.push_jobs / ((at_ns[-1] - begun_ns) / 1e9)
+    return sizes.push_jobs / ((at_ns[-1] - begun_ns) / 1e9), cpu_us
 
 
 def _lateness(sizes: Sizes, hang: bool) -> list[float]:

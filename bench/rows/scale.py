@@ -27,8 +27,9 @@ from tests.kit.valkey import PrivateCluster, PrivateSentinels, PrivateValkey
 
 from ..loading import Orders, run
 from ..report import Line, at_most, middle
-from ..servers import Server, cpu_s, folder
+from ..servers import Server, folder
 from ..sizes import Sizes
+from ..usage import cpu_s
 
 Store = TypeVar("Store", PrivateCluster, PrivateSentinels)
 

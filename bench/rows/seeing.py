@@ -18,8 +18,9 @@ import msgspec
 
 from ..loading import Orders, run
 from ..report import Line, middle
-from ..servers import Server, cpu_s, server
+from ..servers import Server, server
 from ..sizes import Sizes
+from ..usage import cpu_s
 
 WARM_S = 0.3
 CONNECTIONS = 64

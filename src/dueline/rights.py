@@ -21,14 +21,15 @@ class Right(StrEnum):
 
 
 class TokenLimits(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a token may use. None: no limit of its own. `push_allow`: the only networks and names that it may choose for
-    pushes."""
+    """What a token may use. None: no limit of its own. `look_ups_per_s`: host names that its calls choose for pushes.
+    `push_allow`: the only networks and names that they may choose."""
 
     requests_per_s: float | None = None
     max_connections: int | None = None
     max_polls: int | None = None
     max_pending_jobs: int | None = None
     max_queued_jobs: int | None = None
+    look_ups_per_s: float | None = None
     push_allow: tuple[str, ...] | None = None
 
 
@@ -60,7 +61,7 @@ class Grant(msgspec.Struct, frozen=True, cache_hash=True):
         return self.namespace is None or self.namespace == namespace
 
     def covers(self, topic: str) -> bool:
-        return self.covers_all or any(fnmatchcase(topic, pattern) for pattern in self.topics)
+        return ALL in self.topics or any(fnmatchcase(topic, pattern) for pattern in self.topics)
 
     @property
     def covers_all(self) -> bool:

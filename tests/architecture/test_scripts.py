@@ -18,7 +18,7 @@ OWN_KEYS = {
     "audit": "state log",
     "charts": "state ring names",
     "tokens": "records changes ends confirmed seen",
-    "epochs": "meta epochs closed",
+    "epochs": "meta epochs closed topics seen",
     "events": "stream state members",
     "workers": "records seen",
     "forecast": "s d of every partition",

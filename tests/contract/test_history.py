@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
+from msgspec.structs import replace
 
 from dueline.engine.history import HISTORY_BYTES, MAX_ENTRIES, History, HistoryEntry
 from dueline.engine.job import Reason
-from dueline.engine.limits import Limits
+from dueline.engine.limits import INTERNAL_NAMESPACE, Limits
 from dueline.engine.policy import AT_ONCE, Ladder
 from dueline.engine.store import Code, OnConflict
 from dueline.store.memory import MemoryStore
@@ -161,6 +162,18 @@ async def test_a_released_job_keeps_its_progress_beside_its_history(kit: StoreKi
     job = await kit.job("a")
     assert (job.progress, job.last_error) == (b"half", "later")
     assert await words(kit) == ["sent", "delivered", "released", "delivered", "acked"]
+
+
+async def test_the_servers_own_jobs_have_no_history(kit: StoreKit) -> None:
+    kit.partition = replace(kit.partition, namespace=INTERNAL_NAMESPACE)
+    await kit.send("a", max_attempts=None)
+    for _ in range(3):
+        await kit.release("a", (await kit.pull_one(lease_ms=10)).lease, delay_ms=0, progress=b"half")
+    await kit.pull_one(lease_ms=10)
+    await kit.advance(10)
+    await kit.pull_one()
+    stats = await kit.stats()
+    assert (await words(kit), stats.history_bytes, stats.history_dropped) == (["sent"], 0, 0)
 
 
 @pytest.mark.parametrize("retain_ms", [0, 1000])

@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
-from dueline.engine.job import BodyKind, LeasedJob, State
+from collections.abc import Sequence
+from typing import Any
+
+from dueline.engine.job import BodyKind, LeasedJob, Partition, Reason, State
 from dueline.engine.store import Code, Credit, Pull
 from tests.kit.store import StoreKit, item
 
 
+class Deaths:
+    """Hears which jobs a store found to be dead."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[str, Reason]] = []
+
+    def died(self, partition: Partition, deaths: Sequence[tuple[str, Reason]]) -> None:
+        self.found += deaths
+
+    def pulled(self, partition: Partition, jobs: Sequence[LeasedJob]) -> None: ...
+    def done(self, operation: str, partition: Partition, items: Any, results: Any, by: Any) -> None: ...
+    def lost(self) -> None: ...
+
+
 async def test_a_leased_job_carries_everything(kit: StoreKit) -> None:
     created_ms = kit.clock.now_ms
-    await kit.send("a", body=b"\x00\xff", kind=BodyKind.BYTES, delay_ms=10, tags=("t",), headers=b"h", max_attempts=4)
+    sent = await kit.send(
+        "a", body=b"\x00\xff", kind=BodyKind.BYTES, delay_ms=10, tags=("t",), headers=b"h", max_attempts=4
+    )
     await kit.advance(13)
     leased = await kit.pull_one(lease_ms=500)
     assert leased == LeasedJob(
@@ -27,10 +46,37 @@ async def test_a_leased_job_carries_everything(kit: StoreKit) -> None:
         due_at_ms=created_ms + 10,
         created_at_ms=created_ms,
         late_ms=3,
+        version=sent.version,
     )
     job = await kit.job("a")
     assert (job.state, job.lease_until_ms, job.due_at_ms) == (State.LEASED, leased.lease_until_ms, created_ms + 10)
     assert (job.deliveries, job.attempts, job.updated_at_ms) == (1, 1, kit.clock.now_ms)
+
+
+async def test_a_leased_job_has_the_progress_that_its_last_holder_left(kit: StoreKit) -> None:
+    versions = {id: (await kit.send(id, max_attempts=None)).version for id in "abc"}
+    left = {"a": b"one", "b": b"", "c": b"\x00three"}
+    for job in await kit.pull():
+        assert job.progress == b""
+        await kit.release(job.id, job.lease, delay_ms=0, progress=left[job.id] or None, error="later")
+    for _ in range(2):  # the second time, the leases of the first have expired
+        jobs = await kit.pull(lease_ms=10)
+        assert {job.id: job.progress for job in jobs} == left
+        assert {job.id: job.version for job in jobs} == versions
+        await kit.advance(10)
+
+
+async def test_a_pull_reports_the_dead_beside_jobs_with_progress(kit: StoreKit) -> None:
+    kit.calm()
+    await kit.send("a")
+    await kit.send("b", ttl_ms=10)
+    for job in await kit.pull():
+        await kit.release(job.id, job.lease, delay_ms=0, progress=b"half")
+    heard = kit.store.hook.outcomes = Deaths()
+    await kit.advance(10)
+    assert [(job.id, job.progress) for job in await kit.pull()] == [("a", b"half")]
+    await kit.clean()
+    assert heard.found == [("b", Reason.EXPIRED)]
 
 
 async def test_a_leased_job_has_its_ttl_and_its_first_due_time_even_after_a_release(kit: StoreKit) -> None:

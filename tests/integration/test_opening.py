@@ -23,7 +23,7 @@ from dueline.integrations.mounted import MountedServer
 from dueline.runtime.access import StoreAccess
 from dueline.runtime.locations import FolderStore, StoreLocation
 from dueline.runtime.runtime import Runtime
-from dueline.server.app import StartRefused
+from dueline.server.start_checks import StartRefused
 from dueline.store.valkey.embedded import EmbeddedStore, StoreState
 from dueline.testing.process import DUELINE, free_port
 from dueline.worker.direct import DirectQueue

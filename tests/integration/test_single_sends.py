@@ -10,6 +10,7 @@ import os
 import signal
 import ssl
 import threading
+import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,6 +23,7 @@ import trustme
 
 from dueline import DuelineApiError, InvalidRequest
 from dueline.engine.errors import UnknownOutcome
+from dueline.engine.fence import Occurrence
 from dueline.engine.job import Partition
 from dueline.engine.store import Code
 from dueline.store.valkey.calls import Calls
@@ -223,6 +225,23 @@ async def test_a_repeat_that_finds_a_store_without_scripts_brings_its_own(
         sent = await asyncio.to_thread(queue.send, "t", 1, delay="1h")
         assert cut.fired.is_set()
         assert (ways[-1], sent.result) == ("stored", "created")
+
+
+@pytest.mark.parametrize(
+    "words", [{"occurrence": Occurrence("default\0s", 1, 5)}, {"replaces": 0}], ids=["an occurrence", "a schedule"]
+)
+async def test_what_schedules_send_never_goes_this_way(valkey: PrivateValkey, words: dict[str, Any]) -> None:
+    store, partition = ValkeyStore(valkey.url), Partition(f"n{uuid.uuid4().hex}", "t")
+    await store.start()
+    for id in ("a", "loaded"):
+        await store.send(partition, [item(id)])
+    single_send = store.single_sends()
+    assert single_send is not None
+    assert (await asyncio.to_thread(single_send.send, partition, item("b", **words), 0)) is None
+    assert (await asyncio.to_thread(single_send.send, partition, item("c"), 0)) is not None
+    assert [job and job.id for job in await store.read(partition, ["b", "c"])] == [None, "c"]
+    single_send.close()
+    await store.stop()
 
 
 async def test_a_silent_store_is_not_waited_for_longer_than_patience_lasts() -> None:

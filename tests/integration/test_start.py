@@ -63,3 +63,39 @@ def test_a_server_loads_nothing_for_terminals_outgoing_calls_or_scrapes_before_t
         said = server.stdout.read()
     assert loaded(said) & (TERMINAL | {"aiohttp", "prometheus_client"}) == set()
     assert loaded(said) >= {"redis", "uvloop", "httptools"}, "what it does need"
+
+
+WATCHED = """
+import sys
+from pathlib import Path
+
+class Watch:
+    def find_spec(self, name, path=None, target=None):
+        if name == "dueline.server.app":
+            print("children", *Path("/proc/self/task/%d/children" % __import__("os").getpid()).read_text().split())
+
+sys.meta_path.insert(0, Watch())
+"""
+
+
+def test_a_server_starts_its_store_before_it_loads_its_parts(tmp_path: Path) -> None:
+    words = ("serve", "--listen", "127.0.0.1:0", "--data", str(tmp_path / "data"))
+    with subprocess.Popen(
+        [sys.executable, "-c", WATCHED + PROGRAM, *words],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment(NO_SERVER),
+    ) as server:
+        assert server.stdout is not None
+        word, *children = server.stdout.readline().split()
+        assert "ready on" in server.stdout.readline()
+        server.send_signal(signal.SIGTERM)
+        server.stdout.read()
+    assert (word, len(children)) == ("children", 1)
+
+
+def test_the_parent_of_several_workers_loads_neither_engine_nor_dialects() -> None:
+    shown = "import dueline.server.serve, sys; print(*(name for name in sys.modules if name.startswith('dueline.')))"
+    done = subprocess.run([sys.executable, "-c", shown], capture_output=True, text=True, timeout=60, check=True)
+    unneeded = {"dueline.server.app", "dueline.server.router", "dueline.engine.engine", "dueline.store.valkey.store"}
+    assert set(done.stdout.split()) & unneeded == set()

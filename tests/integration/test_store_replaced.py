@@ -232,7 +232,7 @@ async def test_data_of_another_store_is_refused(processes: Processes) -> None:
 
 async def test_a_store_of_before_epochs_is_adopted(processes: Processes) -> None:
     processes.ask("HDEL", processes.key("m"), "ep")
-    processes.ask("DEL", *epoch_keys(processes.prefix)[1:])
+    processes.ask("DEL", *epoch_keys(processes.prefix)[1:3])
     [sent] = await processes.idle.send(PARTITION, [item("a")])
     assert (sent.code, sent.version) == (Code.CREATED, 11)
     processes.lose()

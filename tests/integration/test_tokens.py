@@ -240,14 +240,21 @@ def test_the_limits_of_a_token_are_in_its_answers_in_the_metrics_and_in_top(site
     assert refused.value.code == "egress_refused"
     own = {row.limit: (row.max, row.used, row.refused) for row in small.info().limits_in_use if row.token_id}
     assert own == {"token_max_pending_jobs": (1, 1, 2), "token_max_queued_jobs": (9, 1, 0)}  # this call is one of them
-    assert [row for row in site.client(site.admin, "limited").info().limits_in_use if row.token_id] == []
+    seen = [row for row in site.client(site.admin, "limited").info().limits_in_use if row.token_id]
+    assert {row.limit: (row.token_id, row.refused) for row in seen} == {
+        "token_max_pending_jobs": (made["id"], 2),
+        "token_max_queued_jobs": (made["id"], 0),
+    }
+    other = json.loads(site.typed("token", "create", "other", "--right", "admin", *namespace, "-o", "json").stdout)
+    assert [row for row in site.client(other["token"]).info().limits_in_use if row.token_id] == []
     page = Request(f"{site.url}/metrics", headers={"Authorization": f"Bearer {site.admin}"})
     with urlopen(page) as answer:
         text = answer.read().decode()
     assert 'dueline_limit_refused_total{limit="token_max_pending_jobs",namespace="limited"} 2.0' in text
     assert 'dueline_limit_use{limit="token_max_pending_jobs",namespace="limited"} 1.0' in text
-    top = site.typed("top", "--once", token=made["token"]).output
-    assert "refused by limits: token_max_pending_jobs" in top
+    for token in (made["token"], site.admin):
+        top = site.typed("top", "--once", *namespace, token=token).output
+        assert f"refused by limits: token_max_pending_jobs of {made['id']} 2 (limit 1)" in top
     revoked = site.typed("token", "revoke", made["id"]).stdout
     assert "10.0.0.0/8, a.corp" in revoked
 

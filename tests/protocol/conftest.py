@@ -1,4 +1,5 @@
-"""Every test of a site runs on a fresh front, three times: its handlers answer in a task, without one, under TLS."""
+"""Every test of a site runs on a fresh front, four times: its handlers answer in a task, without one, on the
+line, under TLS."""
 
 from __future__ import annotations
 
@@ -19,12 +20,14 @@ def loop_factory() -> LoopFactory:
     return uvloop.new_event_loop
 
 
-@pytest.fixture(params=["in a task", "without a task", pytest.param("under TLS", marks=pytest.mark.slow)])
+@pytest.fixture(
+    params=["in a task", "without a task", "on the line", pytest.param("under TLS", marks=pytest.mark.slow)]
+)
 def open_site(request: pytest.FixtureRequest) -> kit.OpenSite:
     """Opens a site with options: `async with open_site(FrontLimits(...)) as site`."""
     if request.param == "under TLS":
         return partial(kit.site, tls=kit.private_tls())
-    return partial(kit.site, taskless=request.param == "without a task")
+    return partial(kit.site, taskless=request.param == "without a task", on_line=request.param == "on the line")
 
 
 @async_fixture

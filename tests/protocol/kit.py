@@ -11,9 +11,11 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import trustme
 
-from dueline.dialects.http import PUBLIC, Request, Response, Route, TokenPlace, plain_error
+from dueline.dialects.http import PUBLIC, Handler, Line, LineMaker, Request, Response, Route, TokenPlace, plain_error
+from dueline.engine.completion import leave
 from dueline.engine.errors import DuelineError, InvalidField
 from dueline.rights import Right
 from dueline.server.authentication import Authenticator, OpenAccess
@@ -59,6 +61,7 @@ class Probe:
     name: str = "probe"
     namespace: str | None = None
     taskless: bool = False  # how its routes that do not park are run; `run` tries both ways
+    on_line: bool = False  # all routes but streams have a line
     seen: list[Request] = field(default_factory=list)
     parked: asyncio.Event = field(default_factory=asyncio.Event)
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
@@ -67,6 +70,20 @@ class Probe:
     streams: list[Pieces] = field(default_factory=list)
 
     def routes(self) -> list[Route]:
+        routes = self._routes()
+        return [self._with_line(route) for route in routes] if self.on_line else routes
+
+    def _with_line(self, route: Route) -> Route:
+        if route.name == "pieces":
+            return route
+
+        def make(_: Request) -> Line:
+            return lambda request, answer: leave(_answered(route.handler, request), answer)
+
+        line: LineMaker = make
+        return msgspec.structs.replace(route, line=line)
+
+    def _routes(self) -> list[Route]:
         return [
             Route("*", "/echo", self.echo, "echo", *PUBLIC, taskless=self.taskless),
             Route("POST", "/small", self.echo, "small", *PUBLIC, max_body_bytes=10, taskless=self.taskless),
@@ -177,6 +194,10 @@ def private_tls() -> tuple[ssl.SSLContext, ssl.SSLContext]:
     return server, trusting
 
 
+async def _answered(handler: Handler, request: Request) -> Response:
+    return await handler(request)
+
+
 OpenSite = Callable[..., contextlib.AbstractAsyncContextManager[Site]]
 
 
@@ -185,13 +206,14 @@ async def site(
     limits: FrontLimits = FrontLimits(),
     tls: tuple[ssl.SSLContext, ssl.SSLContext] | None = None,
     taskless: bool = False,
+    on_line: bool = False,
     browser_rules: BrowserRules | None = None,
     send_buffer_bytes: int | None = None,
     networks: Networks | None = None,
     auth: Authenticator = OpenAccess(),
     quotas: Quotas = Quotas(),
 ) -> AsyncIterator[Site]:
-    probe = Probe(taskless=taskless)
+    probe = Probe(taskless=taskless, on_line=on_line)
     answered: list[tuple[str, str, int]] = []
     front = Front(
         Router([probe]),

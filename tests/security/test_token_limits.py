@@ -130,3 +130,20 @@ async def test_a_token_directs_pushes_only_to_its_list(server: Server, way: str)
     assert [entry.topic for entry in await server.app.store.directory.topics(None, "", 10)] == []
     for allowed, one in ((listed, token), (other, free)):
         assert (await ask(server.port, *allowed, one.text)).status in (200, 201)
+
+
+@pytest.mark.parametrize("way", ["target", "on_dead", "exfe"])
+async def test_a_token_chooses_so_many_names_per_second_for_pushes_and_addresses_are_free(
+    server: Server, way: str
+) -> None:
+    call = {"target": lambda url: target(url=url), "on_dead": on_dead, "exfe": exfe}[way]
+    limited, free = await made(server, look_ups_per_s=0.001), await made(server)
+    by_name, by_address = call("http://hooks.example/"), call(f"http://{LISTED}/")
+    statuses = [(await ask(server.port, *by_name, limited.text)).status for _ in range(10)]
+    assert set(statuses) <= {200, 201}  # at least ten at once
+    refused = await ask(server.port, *by_name, limited.text)
+    assert refused.status == 429
+    assert b"limits.look_ups_per_s of the token" in refused.body
+    assert 900 < int(refused.headers["retry-after"]) <= 1000
+    for allowed, one in ((by_address, limited), (by_name, free)):
+        assert (await ask(server.port, *allowed, one.text)).status in (200, 201)

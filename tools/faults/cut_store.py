@@ -15,6 +15,7 @@ from inspect import isfunction
 from typing import Any
 
 from dueline.engine.directory import Directory
+from dueline.engine.posts import PostedByTask
 from dueline.engine.store import Store
 from dueline.engine.timer import Handle, Timer
 
@@ -38,7 +39,7 @@ class _Cut:
         return partial(self._through, name, found)
 
 
-class CutStore(_Cut):
+class CutStore(PostedByTask, _Cut):
     """A store for one engine. `at`: the call at which the engine is gone, from 1; 0: never. `done`: whether that call
     takes effect. `calls`: the names of the calls so far."""
 

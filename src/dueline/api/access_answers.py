@@ -53,6 +53,7 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
     max_polls: int | None = None
     max_pending_jobs: int | None = None
     max_queued_jobs: int | None = None
+    look_ups_per_s: float | None = None
     push_allow: tuple[str, ...] | None = None
 
 

@@ -66,6 +66,17 @@ class CreateToken(Request, frozen=True, kw_only=True):
         ]
         | None
     ) = None
+    look_ups_per_s: (
+        Annotated[
+            float,
+            Meta(
+                gt=0,
+                le=1_000_000,
+                description="Host names that its calls may choose for pushes per second, per server process.",
+            ),
+        ]
+        | None
+    ) = None
     push_allow: (
         Annotated[
             list[str],

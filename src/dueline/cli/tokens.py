@@ -66,6 +66,9 @@ def create(
     max_queued_jobs: Annotated[
         int | None, typer.Option(help="Jobs in its unanswered calls, per server process.")
     ] = None,
+    look_ups_per_s: Annotated[
+        float | None, typer.Option(help="Host names that it chooses for pushes per second, per server process.")
+    ] = None,
     push_allow: Annotated[
         list[str] | None,
         typer.Option(
@@ -87,6 +90,7 @@ def create(
         max_polls=max_polls,
         max_pending_jobs=max_pending_jobs,
         max_queued_jobs=max_queued_jobs,
+        look_ups_per_s=look_ups_per_s,
         push_allow=push_allow or None,
     )
     _show_secret(session, session.call(calls.create_token(request)))
@@ -172,6 +176,7 @@ def _facts(token: r.Token) -> tables.Table:
             "polls": token.max_polls,
             "pending jobs": token.max_pending_jobs,
             "queued jobs": token.max_queued_jobs,
+            "look-ups/s": token.look_ups_per_s,
             "push allow": None if token.push_allow is None else ", ".join(token.push_allow) or "(nothing)",
             "revoked": tables.moment(token.revoked_at_ms, now),
         }

@@ -69,7 +69,8 @@ def urgency(topic: r.Topic) -> tuple[int, int, str]:
 
 def refusing(limits: Sequence[r.LimitUse]) -> str:
     """The limits that have refused something, such as "max_polls 12 (limit 5)"; empty if none has."""
-    return ", ".join(f"{one.limit} {one.refused} (limit {one.max:g})" for one in limits if one.refused)
+    named = ((one, f"{one.limit} of {one.token_id}" if one.token_id else one.limit) for one in limits if one.refused)
+    return ", ".join(f"{name} {one.refused} (limit {one.max:g})" for one, name in named)
 
 
 def screen(

@@ -48,6 +48,10 @@ def work(
         int | None,
         typer.Option("--grace", parser=duration, metavar="DURATION", help="Wait this long when stopping; default 20s."),
     ] = None,
+    prefetch: Annotated[
+        int | None,
+        typer.Option("--prefetch", min=0, help="Jobs to lease ahead while commands are quick; default 0."),
+    ] = None,
     url: Annotated[
         str | None,
         typer.Option(
@@ -80,11 +84,13 @@ def work(
     if command:
         if prune:
             raise typer.BadParameter("--prune needs MODULE:WORKER: a command declares no schedules")
-        worker = _of_command(target, command, concurrency or 1, timeout, lease, grace, url, namespace, token)
+        worker = _of_command(
+            target, command, concurrency or 1, timeout, lease, grace, prefetch or 0, url, namespace, token
+        )
     else:
-        if any(given is not None for given in (concurrency, timeout, lease, grace)):
+        if any(given is not None for given in (concurrency, timeout, lease, grace, prefetch)):
             raise typer.BadParameter(
-                "--concurrency, --timeout, --lease and --grace need a command; a Worker sets its own values"
+                "--concurrency, --timeout, --lease, --grace and --prefetch need a command; a Worker sets its own values"
             )
         worker = _named(target)
         worker.join_queue(None, None, token, keep=True)  # DUELINE_TOKEN_FILE; the worker reads the other variables
@@ -151,6 +157,7 @@ def _of_command(
     timeout: int | None,
     lease: int | None,
     grace: int | None,
+    prefetch: int,
     url: str | None,
     namespace: str | None,
     token: str | None,
@@ -173,6 +180,7 @@ def _of_command(
             token=token,
             lease=LEASE if lease is None else f"{lease}ms",
             grace=GRACE if grace is None else f"{grace}ms",
+            prefetch=prefetch,
         )
     except ValueError as wrong:
         raise typer.BadParameter(str(wrong)) from wrong

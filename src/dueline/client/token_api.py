@@ -32,6 +32,7 @@ class TokenApi:
         max_polls: int | None = None,
         max_pending_jobs: int | None = None,
         max_queued_jobs: int | None = None,
+        look_ups_per_s: float | None = None,
         push_allow: Sequence[str] | None = None,
     ) -> Call[r.SecretToken]:
         """Make an access token. The `token` of the result is its text; nobody can read it again.
@@ -51,6 +52,7 @@ class TokenApi:
                 max_polls=max_polls,
                 max_pending_jobs=max_pending_jobs,
                 max_queued_jobs=max_queued_jobs,
+                look_ups_per_s=look_ups_per_s,
                 push_allow=None if push_allow is None else list(push_allow),
             )
         )

@@ -37,9 +37,10 @@ CheckUrl = Callable[[str, str, Grant], object]
 
 
 class PushRules(msgspec.Struct, frozen=True):
-    """The checks of push targets. Each returns nothing or raises: `url` and `service` raise EgressRefused (403), the
-    others InvalidField with the reason. The caller adds the name of the field. `service` gets the name of a service and
-    whose call it is. `allow_list` checks one for a token. `mask` returns the form in which a secret is shown."""
+    """The checks of push targets. Each returns nothing or raises: `url` and `service` raise EgressRefused (403), `url`
+    also QuotaExceeded (429), the others InvalidField with the reason. The caller adds the name of the field. `service`
+    gets the name of a service and whose call it is. `allow_list` checks one for a token. `mask` returns the form in
+    which a secret is shown."""
 
     url: CheckUrl = lambda url, namespace, grant: None
     service: Callable[[str, Grant], object] = lambda service, grant: None

@@ -2,6 +2,7 @@
 
 `server` provides the transport: it builds a Request, finds the route, awaits the handler and writes the Response. If a
 handler raises a DuelineError, its dialect's `failed` builds the answer. A handler is cancelled when the client is gone.
+The routes that every job takes have a line instead (`Line`): a callback answers, and nothing is awaited.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from typing import Protocol, runtime_checkable
 import msgspec
 
 from ..engine.audit import AuditNote
+from ..engine.completion import Begun, poll
 from ..engine.errors import DuelineError, Forbidden
-from ..engine.queue_limit import QueuedCall
+from ..engine.queue_limit import QueueLimit
 from ..rights import EVERYTHING, Grant, Right
 
 
@@ -36,7 +38,8 @@ class Request(msgspec.Struct):
     grant: Grant = EVERYTHING
     address: str = ""  # the host that the client calls from; empty if that is unknown
     note: AuditNote | None = None  # for the audit log; set by the server if the route is audited
-    queued: QueuedCall | None = None  # set by the server if the caller's token has a limit of queued jobs
+    queue: QueueLimit | None = None  # set by the server if the caller's token has a limit of queued jobs
+    held: int = 0  # jobs of this call that count for it
 
     def describe(self, topic: str = "", ids: Sequence[str] | None = None, command: str = "", **details: object) -> None:
         """Say what this call is about, if it is audited. Never pass bodies, headers or secrets."""
@@ -63,8 +66,8 @@ class Request(msgspec.Struct):
     def hold_jobs(self, jobs: int) -> None:
         """Say how many jobs this call is about, if that is limited. For calls of many jobs, and where the body names
         the command; never for pulls, acks, releases and extends. Raises QuotaExceeded."""
-        if self.queued is not None:
-            self.queued.hold(jobs)
+        if self.queue is not None:
+            self.held = self.queue.hold(jobs, self.held)
 
     def check_right(self, right: Right) -> None:
         """For a right that depends on the body. Raises Forbidden."""
@@ -92,6 +95,26 @@ class Response(msgspec.Struct):
 
 
 Handler = Callable[[Request], Awaitable[Response]]
+
+Answer = Callable[[Response | BaseException], None]
+"""answer(response), or answer(error)."""
+
+Line = Callable[[Request, Answer], Begun | None]
+"""line(request, answer): answers a request without a coroutine. A refusal may also be raised. If the route parks, it
+returns what the server cancels when the client is gone."""
+
+LineMaker = Callable[[Request], Line]
+"""Decides once what a head says: whose call it is, which topic, what is allowed. The line that it makes answers every
+request with this head. Raises what a request with this head is refused with."""
+
+
+def on_line(make: LineMaker) -> Handler:
+    """The handler of a route with a line, for those who await it."""
+
+    async def handle(request: Request) -> Response:
+        return await poll(make(request), request)
+
+    return handle
 
 
 class TokenPlace(Flag):
@@ -132,6 +155,31 @@ class Route(msgspec.Struct, frozen=True):
     audited: bool | Mapping[str, str] = False  # in the audit log; a mapping if the body names the command: -> action
     is_health: bool = False  # answered even when every limit is reached
     taskless: bool = False  # called often: may run outside a task, so it must not use asyncio.timeout and the like
+    line: LineMaker | None = None  # the calls of every job: `handler` is on_line(line), and the route is not audited
+
+    @property
+    def at_once(self) -> bool:
+        """Whether a single request needs no task."""
+        return self.taskless or self.line is not None
+
+
+def line_route(
+    method: str,
+    pattern: str,
+    line: Line,
+    name: str,
+    right: Right,
+    token: TokenPlace,
+    parks: bool = False,
+    max_body_bytes: int | None = None,
+) -> Route:
+    """A route with one line for all heads: what its requests are about stands in their bodies."""
+
+    def make(_: Request) -> Line:
+        return line
+
+    handler = on_line(make)
+    return Route(method, pattern, handler, name, right, token, parks, max_body_bytes, line=make)
 
 
 class RouteOwner(Protocol):

@@ -5,7 +5,8 @@
 It owns: validation against the limits (checks), times and policies to numbers (sending, patching), ids, the choice of
 the partition, the cache of topic configs (topics), their change (control), the waiters, the cleaner, the registration
 of topics (registrar) and recurring schedules (`schedules`). The life cycle itself is the contract of the store's
-operations. This class is the interface: each method looks up the topic and delegates.
+operations. This class is the interface: each method looks up the topic and delegates. The calls of every job also exist
+as posts (completion): `done` gets the result or the error, and an error may also be raised.
 
 The caller starts the store before the engine and stops it after the engine.
 """
@@ -13,7 +14,7 @@ The caller starts the store before the engine and stops it after the engine.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from ..rights import EVERYTHING, Grant
@@ -23,6 +24,7 @@ from .charts import ChartRecorder
 from .checks import Checks
 from .cleaner import ROUND_S, Cleaner
 from .commands import Bulk, Filter, Patch, Pull, Send, Sent, TopicPatch, TopicView
+from .completion import Begun, Done, awaited, leave, poll, quietly
 from .control import TopicControl
 from .deletion import TopicDeletion
 from .directory import TopicChange
@@ -38,6 +40,7 @@ from .limits import Limits, check_name
 from .metrics import EngineMetrics
 from .on_dead import ON_DEAD_TARGET, ON_DEAD_TOPIC, roomy
 from .open_groups import GroupPage
+from .pulling import Pulling
 from .push_control import PushControl
 from .push_target import PushTarget, PushTopic
 from .recorder import Recorder
@@ -86,6 +89,7 @@ class Engine:
         self._registrar = Registrar(store, self._topics, timer.time, idle_ms)
         self._sender = Sender(store, self._topics, self._registrar, self._checks, timer)
         self._waiters = Waiters(store, timer, limits.max_waiters)
+        self._pulling = Pulling(self._topics, self._waiters, self._checks)
         self._changes = TopicChanges(store, self._topics, timer, round_s)
         self._control = TopicControl(store, self._topics, self._changes, self._waiters, self._checks, self._recorder)
         self.forecasts = Forecasts(store, self._topics, self._checks, timer.time)
@@ -186,18 +190,20 @@ class Engine:
             self._spawn(self._topics.load(topic.namespace, topic.name))
 
     def _spawn(self, work: Coroutine[Any, Any, object]) -> None:
-        task = asyncio.get_running_loop().create_task(_quietly(work))
+        task = asyncio.get_running_loop().create_task(quietly(work))
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
     # -- sending
 
-    def send(self, namespace: str, topic: str, command: Send, grant: Grant = EVERYTHING) -> Awaitable[Sent]:
-        """Store one job. Raises a DuelineError when it was refused. `grant`: of the caller, whose token may have
-        limits."""
+    async def send(self, namespace: str, topic: str, command: Send, grant: Grant = EVERYTHING) -> Sent:
+        return await awaited(self.post_send, namespace, topic, command, grant)
+
+    def post_send(self, namespace: str, topic: str, command: Send, grant: Grant, done: Done) -> None:
+        """Store one job. `grant`: of the caller, whose token may have limits."""
         if self._draining:
             raise Draining
-        return self._sender.send(namespace, topic, command, grant)
+        self._sender.post(namespace, topic, command, grant, done)
 
     def send_now(
         self, store: Callable[[Partition, SendItem, int], SendOutcome | None], namespace: str, topic: str, command: Send
@@ -225,16 +231,12 @@ class Engine:
     # -- consuming
 
     async def pull(self, command: Pull) -> list[LeasedJob]:
-        """Due jobs under a lease; waits up to wait_ms. If the call is cancelled, jobs already pulled for it are
-        released without costing an attempt."""
+        return await poll(self.post_pull, command)
+
+    def post_pull(self, command: Pull, done: Done) -> Begun:
         if self._draining:
             raise Draining
-        self._checks.pull(command)
-        topics = [await self._topics.get(command.namespace, name) for name in command.topics]
-        self._checks.pull_partitions(sum(len(topic.partitions) for topic in topics))
-        return await self._waiters.pull(
-            topics, command.max, command.lease_ms, command.wait_ms, fails_fast=command.fails_fast, by=command.by
-        )
+        return self._pulling.post(command, done)
 
     async def idle(self, wait_ms: int) -> None:
         """Wait like a pull that gets no job: until the time is up or the engine drains."""
@@ -246,8 +248,7 @@ class Engine:
         except TimeoutError:
             pass
 
-    async def give_back(self, namespace: str, jobs: Sequence[LeasedJob]) -> None:
-        """Release jobs whose answer could not be written, without costing an attempt."""
+    async def give_back(self, namespace: str, jobs: Sequence[LeasedJob]) -> None:  # without costing an attempt
         by_topic: dict[str, list[LeasedJob]] = {}
         for job in jobs:
             by_topic.setdefault(job.topic, []).append(job)
@@ -260,6 +261,13 @@ class Engine:
 
     async def ack(self, namespace: str, topic: str, refs: Sequence[Ref]) -> list[Outcome]:
         return await self._jobs.ack(await self._topic(namespace, topic), refs)
+
+    def post_ack(self, namespace: str, topic: str, refs: Sequence[Ref], done: Done) -> None:
+        found = self._topics.known(namespace, topic)
+        if found is None or not found.listed:
+            leave(self.ack(namespace, topic, refs), done)
+        else:
+            self._jobs.post_ack(found, refs, done)
 
     async def release(self, namespace: str, topic: str, items: Sequence[Release]) -> list[Outcome]:
         results = await self._jobs.release(await self._topic(namespace, topic), items)
@@ -280,6 +288,13 @@ class Engine:
     async def ack_by_id(self, namespace: str, ids: Sequence[str]) -> list[Outcome]:
         """Ack a job in any topic and any live state. For protocols that know neither topic nor token."""
         return await self._jobs.ack(await self._topics.everywhere(namespace), [Ref(id) for id in ids])
+
+    def post_ack_by_id(self, namespace: str, ids: Sequence[str], done: Done) -> None:
+        topic = self._topics.shared(namespace)
+        if topic is None:
+            leave(self.ack_by_id(namespace, ids), done)
+        else:
+            self._jobs.post_ack(topic, [Ref(id) for id in ids], done)
 
     async def cancel_by_id(self, namespace: str, ids: Sequence[str], forget: bool = False) -> list[Outcome]:
         return await self._jobs.cancel(await self._topics.everywhere(namespace), ids, forget)
@@ -360,8 +375,7 @@ class Engine:
         await self._control.resume(namespace, topic)
 
     def follow_topics(self, listener: TopicListener) -> None:
-        """Tell `listener` the config of every topic that has one, and then each change by any process. A change of this
-        process is told before its call returns."""
+        """Tell it the config of every topic that has one, and then each change; our own before its call returns."""
         self._changes.follow(listener)
 
     def unfollow_topics(self, listener: TopicListener) -> None:
@@ -388,7 +402,6 @@ class Engine:
         return await self._pushes.pause(namespace, topic, False)
 
     async def push_topics(self, namespace: str | None, after: str, limit: int) -> tuple[list[PushTopic], str | None]:
-        """Topics that have a target, of one namespace or of all, and the cursor of the next page."""
         return await self._pushes.page(namespace, after, limit)
 
     async def _carry(self, namespace: str) -> None:
@@ -434,11 +447,3 @@ class Engine:
 
     async def _topic(self, namespace: str, topic: str) -> Topic:
         return await self._topics.get(namespace, topic)
-
-
-async def _quietly(work: Coroutine[Any, Any, object]) -> None:
-    """Background work that is requested again if it is still needed, so a store failure here is ignored."""
-    try:
-        await work
-    except DuelineError:
-        pass

@@ -14,13 +14,19 @@ from enum import IntEnum
 
 import msgspec
 
-from .job import Job, Reason, State
+from .job import Job, Partition, Reason, State
+from .limits import INTERNAL_NAMESPACE
 
 MAX_ENTRIES = 10
 MAX_ERROR_BYTES = 200
 MAX_NAME_BYTES = 128
 HISTORY_BYTES = 32  # what a history counts besides its entries: its head, and what the allocator adds
 _ENTRY_BYTES, _DUE_BYTES, _NAME_BYTES = 11, 6, 1
+
+
+def history_budget(max_bytes: int, partition: Partition) -> int:
+    """The bytes that the histories of a partition may have. Schedules have none: nobody can read them."""
+    return 0 if partition.namespace == INTERNAL_NAMESPACE else max_bytes
 
 
 class What(IntEnum):

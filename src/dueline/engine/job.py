@@ -130,6 +130,8 @@ class LeasedJob(msgspec.Struct, frozen=True):
     items: tuple[Item, ...] | None = None  # of a group, in send order; its body is empty
     expires_at_ms: int | None = None
     ttl_ms: int | None = None
+    version: int = 0
+    progress: bytes = b""  # what the last holder left for this one (Release.progress)
 
     @property
     def first_due_at_ms(self) -> int:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 from zlib import crc32
 
 from msgspec.structs import replace
 
 from .checks import Checks, cut_error, within
 from .commands import Patch
+from .completion import Done, awaited, leave
 from .errors import AlreadyDone, InvalidField, JobLeased, NotFound, UnknownOutcome, VersionMismatch
 from .fan_out import over_partitions
 from .history import History
@@ -34,7 +36,7 @@ from .store import (
     Spare,
     Store,
 )
-from .topics import Topic, Topics
+from .topics import PartitionMap, Topic, Topics
 
 EDIT_TRIES = 10
 I = TypeVar("I")  # noqa: E741
@@ -59,8 +61,31 @@ class JobCalls:
         self._checks = checks
 
     async def ack(self, topic: Topic, refs: Sequence[Ref]) -> list[Outcome]:
+        """`post_ack` for a caller that awaits."""
+        return await awaited(self.post_ack, topic, refs)
+
+    def post_ack(self, topic: Topic, refs: Sequence[Ref], done: Done) -> None:
+        """Ack jobs: `done` gets their outcomes, or the error. May raise an error, too. Jobs of several partitions leave
+        the line here, and jobs that were not found in `_acked`."""
         self._checks.refs(refs)
-        return await self._over(topic, refs, _id_of, self._store.ack, _counter(topic, "acked"))
+        if len(refs) == 1 and not topic.old:
+            told = partial(self._acked, topic, refs, topic.map, self._topics.reads, done)
+            self._store.post_ack(topic.partition_of(refs[0].id), refs, told)
+        else:
+            leave(self._over(topic, refs, _id_of, self._store.ack, _counter(topic, "acked")), done)
+
+    def _acked(
+        self, topic: Topic, refs: Sequence[Ref], used: PartitionMap, reads: int, done: Done, results: Any
+    ) -> None:
+        if isinstance(results, BaseException):
+            done(results)
+        elif results[0].code is Code.NOT_FOUND:
+            leave(
+                self._sought(topic, refs, _id_of, self._store.ack, _counter(topic, "acked"), results, used, reads), done
+            )
+        else:
+            topic.count("acked", succeeded(results))
+            done(results)
 
     async def release(self, topic: Topic, items: Sequence[Release]) -> list[Outcome]:
         """Release jobs. Draws the jitter for items without one, and cuts error texts to 1 KiB."""
@@ -200,6 +225,19 @@ class JobCalls:
         """`over_partitions`, but jobs that are not found are searched again if the topic's partitions have changed."""
         used, reads = topic.map, self._topics.reads
         results = await over_partitions(topic, items, id_of, call, count)
+        return await self._sought(topic, items, id_of, call, count, results, used, reads)
+
+    async def _sought(
+        self,
+        topic: Topic,
+        items: Sequence[I],
+        id_of: Callable[[I], str],
+        call: Callable[[Partition, Sequence[I]], Awaitable[list[Outcome]]],
+        count: Callable[[Sequence[Outcome]], None],
+        results: list[Outcome],
+        used: PartitionMap,
+        reads: int,
+    ) -> list[Outcome]:
         missing = [place for place, done in enumerate(results) if done.code is Code.NOT_FOUND]
         if missing and await self._topics.renewed(topic, used, reads):
             again = await over_partitions(topic, [items[place] for place in missing], id_of, call, count)

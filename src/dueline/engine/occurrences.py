@@ -112,18 +112,26 @@ class Grid:
 
 
 class CronTimes:
-    """The times of a cron expression in a zone."""
+    """The times of a cron expression in a zone. Remembers the last one that it found: a schedule asks for it when it is
+    released and again when it is due, and so does every other schedule with the same expression."""
 
     def __init__(self, cron: Cron, clock: WallClock) -> None:
         self._cron = cron
         self._clock = clock
+        self._found_ms = (0, 0)  # between these two there is no time, and the second is one
 
     def after(self, at_ms: int) -> int | None:
+        before_ms, next_ms = self._found_ms
+        if before_ms <= at_ms < next_ms:
+            return next_ms
         at_s = max(at_ms, 0) // 1000
         if at_s >= seconds_of(datetime(LAST_YEAR, 1, 1)):
             return None
         found_s = self._after_s(at_s)
-        return None if found_s is None else found_s * 1000
+        if found_s is None:
+            return None
+        self._found_ms = at_ms, found_s * 1000
+        return found_s * 1000
 
     def count(self, after_ms: int, until_ms: int) -> int:
         """How many times there are in (after_ms, until_ms], found from the wall-clock times between clock changes."""

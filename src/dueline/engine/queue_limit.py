@@ -1,7 +1,7 @@
 """A limit on the jobs of calls that are not done yet, in this process. No I/O.
 
 of a namespace    the jobs that wait for a script call, over all its topics    store.valkey.batching
-of a token        the jobs of its calls, from the request to the answer        QueuedCall
+of a token        the jobs of its calls, from the request to the answer        server.router
 """
 
 from __future__ import annotations
@@ -24,30 +24,11 @@ class QueueLimit:
         if self.jobs and self.jobs + jobs > self._max_jobs:
             raise self._full()
 
-
-class QueuedCall:
-    """The jobs of one call count until it is left. Raises QuotaExceeded."""
-
-    __slots__ = ("_jobs", "_limit")
-
-    def __init__(self, limit: QueueLimit, jobs: int = 0) -> None:
-        if jobs:
-            limit.check(jobs)
-            limit.jobs += jobs
-        self._limit = limit
-        self._jobs = jobs
-
-    def hold(self, jobs: int) -> None:
-        """The call is about so many jobs. It may be called again, when that is known better. Raises QuotaExceeded."""
-        self._limit.jobs -= self._jobs
-        self._jobs = 0
-        self._limit.check(jobs)
-        self._limit.jobs += jobs
-        self._jobs = jobs
-
-    def __enter__(self) -> QueuedCall:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._limit.jobs -= self._jobs
-        self._jobs = 0
+    def hold(self, jobs: int, held: int = 0) -> int:
+        """Count the jobs of a call instead of those that it held until now. Returns `jobs`. Raises like `check`; the
+        call then holds what it held. Its end subtracts from `jobs` what it holds."""
+        others = self.jobs - held
+        if others and others + jobs > self._max_jobs:
+            raise self._full()
+        self.jobs = others + jobs
+        return jobs

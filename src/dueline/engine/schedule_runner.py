@@ -19,9 +19,10 @@ from msgspec.structs import replace
 
 from .checks import cut_error
 from .commands import Send
+from .completion import poll
 from .errors import BadRequest, DuelineError, NotFound, VersionMismatch
 from .fence import Fence, Occurrence
-from .job import LIVE, Job, LeasedJob, Partition, State
+from .job import LIVE, Job, LeasedJob, Partition
 from .job_calls import JobCalls
 from .limits import BATCH_JOBS, INTERNAL_NAMESPACE, LAST_MS
 from .metrics import ScheduleMetrics
@@ -54,10 +55,10 @@ NEWER = "a partition knows a newer version of this schedule: write the schedule 
 class Turn:
     """One leased schedule, and what this server found out about it."""
 
-    def __init__(self, namespace: str, partition: Partition, lease: str, job: Job) -> None:
+    def __init__(self, namespace: str, partition: Partition, job: LeasedJob) -> None:
         self.namespace = namespace
         self.partition = partition
-        self.lease = lease
+        self.lease = job.lease
         self.name = job.id
         self.version = job.version
         self.stored = unpack(job.body)
@@ -179,34 +180,24 @@ class ScheduleRunner:
 
     async def _round(self, namespace: str, topic: str) -> float:
         home = await self._topics.get(INTERNAL_NAMESPACE, topic)
-        leased = await self._waiters.pull([home], BATCH_JOBS, LEASE_MS, WAIT_MS)
-        by_partition: dict[Partition, list[LeasedJob]] = {}
-        for one in leased:
-            by_partition.setdefault(home.partition_of(one.id), []).append(one)
-        for partition, some in by_partition.items():
-            jobs = await self._store.read(partition, [one.id for one in some])
-            # One that was changed after the pull has no lease any more.
-            turns = [
-                Turn(namespace, partition, one.lease, job)
-                for one, job in zip(some, jobs, strict=True)
-                if job is not None and job.state is State.LEASED
-            ]
-            for outcome in await asyncio.gather(*self._steps(turns), return_exceptions=True):
-                # A store that does not answer ends the round; the leases end by themselves.
-                if isinstance(outcome, BaseException):
-                    raise outcome
+        leased: list[LeasedJob] = await poll(self._waiters.post, [home], BATCH_JOBS, LEASE_MS, WAIT_MS, False, None)
+        turns = [Turn(namespace, home.partition_of(one.id), one) for one in leased]
+        for outcome in await asyncio.gather(*self._steps(turns), return_exceptions=True):
+            # A store that does not answer ends the round; the leases end by themselves.
+            if isinstance(outcome, BaseException):
+                raise outcome
         return 0.0
 
     def _steps(self, turns: Sequence[Turn]) -> Iterator[Coroutine[None, None, None]]:
         """Those that only have to send go first, with one call for all of a topic."""
-        ready: dict[str, list[tuple[Turn, int]]] = {}
+        ready: dict[tuple[Partition, str], list[tuple[Turn, int]]] = {}
         others: list[Turn] = []
         for turn in turns:
             at_ms = self._ready_at_ms(turn)
             if at_ms is None:
                 others.append(turn)
             else:
-                ready.setdefault(turn.schedule.topic, []).append((turn, at_ms))
+                ready.setdefault((turn.partition, turn.schedule.topic), []).append((turn, at_ms))
         yield from map(self._send_and_release, ready.values())
         yield from map(self._turn, others)
 
@@ -233,7 +224,7 @@ class ScheduleRunner:
         try:
             await self._decide(turn)
         except BadRequest as error:  # this server does not know its zone, for example; the others go on
-            self._failed(turn, f"{error.code}: {error.field} {error.message}")
+            turn.failed(f"{error.code}: {error.field} {error.message}")
         await self._release([turn])
 
     async def _release(self, turns: Sequence[Turn]) -> None:
@@ -251,6 +242,7 @@ class ScheduleRunner:
         ]
         for turn, released in zip(turns, await self._store.release(turns[0].partition, releases), strict=True):
             if released.code is Code.OK:
+                self._metrics.failed += turn.delay_ms is not None
                 self._metrics.missed += turn.missed
                 self._metrics.skipped += turn.skipped
 
@@ -305,7 +297,7 @@ class ScheduleRunner:
         for (turn, at_ms), answer in zip(some, answers, strict=True):
             if isinstance(answer, DuelineError):  # if it may have been sent all the same, the next try finds out
                 newer = isinstance(answer, VersionMismatch)
-                self._failed(turn, NEWER if newer else f"{answer.code}: {answer.message}")
+                turn.failed(NEWER if newer else f"{answer.code}: {answer.message}")
             elif isinstance(answer, BaseException):
                 raise answer
             elif answer.result == "kept" and answer.due_at_ms > at_ms:  # the fence is later: it was skipped
@@ -314,10 +306,6 @@ class ScheduleRunner:
                 turn.sent(at_ms, answer.id, turn.schedule.topic)
                 if answer.result == "created":
                     self._metrics.count_fired(max(self._store.now_ms() - at_ms, 0))
-
-    def _failed(self, turn: Turn, error: str) -> None:
-        turn.failed(error)
-        self._metrics.failed += 1
 
     async def _last_lives(self, turn: Turn) -> bool:
         """Whether the job of the last occurrence is not finished yet."""

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from ..rights import EVERYTHING, Grant
 from .checks import Checks, at_place
 from .commands import Send, Sent
+from .completion import Done, awaited, leave
 from .errors import DuelineError, IdExists, StoreDown, StoreFull, Unavailable, UnknownOutcome
 from .fan_out import Batch, error_for, split
 from .fence_copies import copy_fences
@@ -76,35 +77,87 @@ class Sender:
         )
 
     async def send(self, namespace: str, name: str, command: Send, grant: Grant = EVERYTHING) -> Sent:
+        """`post` for a caller that awaits."""
+        return await awaited(self.post, namespace, name, command, grant)
+
+    def post(self, namespace: str, name: str, command: Send, grant: Grant, done: Done) -> None:
+        """Store one job: `done` gets what was sent, or the error. May raise an error, too. What has to await something
+        first leaves the line here, and what was refused for a stale policy in `_told`."""
+        topic = self._topics.known(namespace, name)
+        if (
+            topic is None
+            or topic.old
+            or command.merge is not None
+            or command.occurrence is not None
+            or self._time_s() >= topic.registered_until_s
+        ):
+            leave(self._send(namespace, name, command, grant), done)
+            return
+        id = new_id() if command.id is None else command.id
+        item = send_item(command, id, topic, self._checks, self._now_ms)
+        if self.limit is not None and (counting := self.limit.admit(namespace, 1, grant)) is not None:
+            leave(self._send(namespace, name, command, grant, counting), done)
+            return
+        told = partial(self._told, topic, command, id, done)
+        self._store.post_send(topic.partition_of(id), (item,), topic.version, told)
+
+    def _told(
+        self, topic: Topic, command: Send, id: str, done: Done, results: Sequence[SendOutcome] | BaseException
+    ) -> None:
+        if not isinstance(results, BaseException):
+            result = results[0]
+            if result.code is not Code.MOVED:
+                done(self._answer(topic, id, result))
+                return
+            results = _moved(topic, result)
+        if isinstance(results, StalePolicy):
+            leave(self._send_stale(topic, command, id, results), done)
+        elif isinstance(results, DuelineError):
+            done(self._unstored(topic.namespace, topic.name, command, id, results))
+        else:
+            done(results)
+
+    async def _send(
+        self, namespace: str, name: str, command: Send, grant: Grant, counting: Awaitable[None] | None = None
+    ) -> Sent:
+        """Store one job, whatever has to be done first. `counting`: the limit was asked, and must be awaited."""
         id = new_id() if command.id is None else command.id
         try:
             topic = self._topics.known(namespace, name) or await self._topics.load(namespace, name)
             version = topic.version  # of the policy used for the item; registering the topic may load a newer one
             item = send_item(command, id, topic, self._checks, self._now_ms)
-            if self.limit is not None and (counting := self.limit.admit(namespace, 1, grant)) is not None:
+            if counting is None and self.limit is not None:
+                counting = self.limit.admit(namespace, 1, grant)
+            if counting is not None:
                 await counting
             if self._time_s() >= topic.registered_until_s:
                 await self._register(topic)
             if command.merge is not None:
                 item = _placed(item, topic)
             try:
-                if topic.old or command.occurrence is not None:
-                    results = [await self._stored(topic, command, item, version)]
-                else:
-                    results = await self._store.send(topic.partition_of(item.id), (item,), version)
-                if results[0].code is Code.MOVED:
-                    raise StalePolicy(topic.version if topic.namespace_ids else results[0].version)
+                result = await self._stored(topic, command, item, version)
+                if result.code is Code.MOVED:
+                    raise _moved(topic, result)
+                answer = self._answer(topic, id, result)
             except StalePolicy as stale:
                 [answer] = await self._send_again(topic, [command], [id], stale.version)
-            else:
-                answer = self._answer(topic, id, results[0])
-        except UnknownOutcome as error:
-            raise _failure(error, command, id) from None
-        except (StoreFull, Unavailable) as error:
-            raise self._refused(namespace, name, error) from None
+        except DuelineError as error:
+            raise self._unstored(namespace, name, command, id, error) from None
         if isinstance(answer, DuelineError):
             raise answer
         return answer
+
+    async def _send_stale(self, topic: Topic, command: Send, id: str, stale: StalePolicy) -> Sent:
+        [answer] = await self._send_again(topic, [command], [id], stale.version)
+        if isinstance(answer, DuelineError):
+            raise answer
+        return answer
+
+    def _unstored(self, namespace: str, name: str, command: Send, id: str, error: DuelineError) -> DuelineError:
+        """The error of a send whose store call failed."""
+        if isinstance(error, UnknownOutcome):
+            return _failure(error, command, id)
+        return self._refused(namespace, name, error) if isinstance(error, StoreFull | Unavailable) else error
 
     def send_now(
         self,
@@ -315,6 +368,11 @@ class Sender:
         if group is None:
             return Sent(id, topic.name, result_name, result.state, result.due_at_ms, result.version)
         return Sent(group, topic.name, result_name, result.state, result.due_at_ms, result.version, result.items_count)
+
+
+def _moved(topic: Topic, result: SendOutcome) -> StalePolicy:
+    """A partition that is closed has a newer config than this process."""
+    return StalePolicy(topic.version if topic.namespace_ids else result.version)
 
 
 def _refusal(result: SendOutcome) -> DuelineError:

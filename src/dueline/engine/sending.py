@@ -97,7 +97,7 @@ def _written(command: Send) -> bytes:
         | (command.max_attempts is UNSET) << 2
         | (command.retry is UNSET) << 3
     )
-    headers = tuple(one for one in command.headers if one[0].lower() not in _OF_A_TRACE)
+    headers = command.headers and tuple(one for one in command.headers if one[0].lower() not in _OF_A_TRACE)
     rest = command.retain_ms is None and command.dead_retain_ms is None and not command.keep_body
     if unset == _ALL_UNSET and rest and not command.tags and not headers:
         return b""

@@ -52,25 +52,20 @@ class TokenCache:
         self.changed: Callable[[], None] | None = None
         self._store = store
         self._lease_s = lease_s
-        self._clock = clock
-        self._until_s = 0.0
+        self.clock = clock
+        self.until_s = 0.0  # on that clock: how long the tokens may be believed
         self._rounds = Rounds(self._round, timer or LoopTimer(), "checking the tokens failed", BACK_OFF_S)
-
-    def holds(self, id: str, generation: int) -> bool:
-        """Whether there is such a token, of this generation, and the tokens may be believed now."""
-        token = self.tokens.get(id)
-        return token is not None and token.generation == generation and self._clock() < self._until_s
 
     @property
     def is_current(self) -> bool:
         """Whether the tokens may be believed now."""
-        return self._clock() < self._until_s
+        return self.clock() < self.until_s
 
     async def start(self) -> None:
         """Load the tokens and keep them current. If the store does not answer, that is tried until it does."""
         try:
             await self._store.tokens.watch(self._rounds.wake)
-            while not self._until_s:
+            while not self.until_s:
                 await self._round()
         except DuelineError:
             pass
@@ -78,20 +73,20 @@ class TokenCache:
 
     async def stop(self) -> None:
         """Accept no token from now on, and tell the store. It may be called twice, and before `start`."""
-        self._until_s = 0.0
+        self.until_s = 0.0
         try:
             async with asyncio.timeout(LEAVE_WITHIN_S):
                 await self._rounds.stop()
-                self._until_s = 0.0
+                self.until_s = 0.0
                 await self._store.tokens.leave(self.server)
         except (TimeoutError, DuelineError):
             pass  # its lease ends by itself
 
     async def _round(self) -> float:
-        sent_s = self._clock()
+        sent_s = self.clock()
         generation = await self._store.tokens.beat(self.server, self.generation)
         if generation == self.generation:
-            self._until_s = sent_s + self._lease_s
+            self.until_s = sent_s + self._lease_s
             return BEAT_S
         await self._load(generation)
         return 0.0

@@ -288,6 +288,9 @@ class Topics:
         found = self._known.get((namespace, topic))
         return found if found is not None and found.listed else await self.load(namespace, topic)
 
+    def shared(self, namespace: str) -> Topic | None:
+        return self._shared.get(namespace)
+
     async def everywhere(self, namespace: str) -> Topic:
         """Stands for all topics of a namespace with `namespace_ids`, for callers that know only ids."""
         if not self.has_namespace_ids(namespace):

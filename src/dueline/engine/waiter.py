@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from .completion import Done
 from .job import LeasedJob
 from .limits import PULL_BYTES
 from .outcomes import actor_name
@@ -13,23 +13,25 @@ from .timer import Handle
 from .topics import Topic
 
 if TYPE_CHECKING:
-    from .waiters import PartitionQueue
+    from .waiters import PartitionQueue, Waiters
 
 
 class Waiter:
-    """One pull call that is not answered yet. `until_s` None: it does not wait."""
+    """One pull call that is not answered yet. `until_s` None: it does not wait. `done` gets its jobs, or the error."""
 
     __slots__ = (
         "actor",
+        "answered",
         "asking",
         "by",
+        "done",
         "error",
         "fails_fast",
-        "future",
         "jobs",
         "lease_ms",
         "max",
         "over",
+        "owner",
         "queues",
         "timeout",
         "topics",
@@ -39,14 +41,18 @@ class Waiter:
 
     def __init__(
         self,
+        owner: Waiters,
         topics: Sequence[Topic],
         max: int,
         lease_ms: int | None,
         until_s: float | None,
         fails_fast: bool,
-        by: str | None = None,
+        by: str | None,
+        done: Done,
     ) -> None:
-        self.future: asyncio.Future[list[LeasedJob]] = asyncio.get_running_loop().create_future()
+        self.owner = owner
+        self.done = done
+        self.answered = False  # or cancelled
         self.topics = topics
         self.max = max
         self.lease_ms = lease_ms
@@ -60,7 +66,7 @@ class Waiter:
         self.jobs: list[LeasedJob] = []
         self.over = False  # time is up: answer as soon as no call includes it
         self.timeout: Handle | None = None
-        self.error: Exception | None = None  # of the last call, if it failed
+        self.error: BaseException | None = None  # of the last call, if it failed
 
     @property
     def lacks(self) -> int:
@@ -83,7 +89,7 @@ class Waiter:
 
     def proceed(self, asked: PartitionQueue, filled: bool, more: bool) -> None:
         """After a call: answer, or ask the next partition. `filled`: the waiter got all the jobs it asked for."""
-        if self.future.done():
+        if self.answered:
             return
         full = filled and sum(len(job.body) for job in self.jobs) >= PULL_BYTES
         if not self.lacks or (more and self.jobs) or full:
@@ -98,14 +104,17 @@ class Waiter:
         self.advance()
 
     def finish(self) -> None:
-        """Answer with the jobs it has. If it has none and the store is still down, raise that error."""
-        self.leave()
-        if self.future.done():
+        """Answer with the jobs it has. If it has none and the store is still down, with that error."""
+        if self.answered:
             return
-        if self.error is not None and not self.jobs:
-            self.future.set_exception(self.error)
-        else:
-            self.future.set_result(self.jobs)
+        self.leave()
+        self.owner.outbox.tell(self.done, self.error if self.error is not None and not self.jobs else self.jobs)
+
+    def cancel(self) -> None:
+        """The caller is gone. Release the jobs it has; a call in flight releases its own."""
+        if not self.answered:
+            self.leave()
+        self.owner.release(self)
 
     def time_out(self) -> None:
         self.over = True
@@ -113,7 +122,9 @@ class Waiter:
             self.finish()
 
     def leave(self) -> None:
-        """Leave all queues."""
+        """Leave all queues. It gets no more jobs."""
+        self.answered = True
+        self.owner.count -= 1
         if self.timeout is not None:
             self.timeout.cancel()
             self.timeout = None

@@ -18,10 +18,12 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
 from .alarm import Alarm
+from .completion import Done, Outbox, leave
 from .errors import Draining, DuelineError, RateLimited
 from .fan_out import over_partitions
 from .job import LeasedJob, Partition
@@ -89,7 +91,8 @@ class PartitionQueue:
         """Ask the store if a waiter should ask here now. While a call is in flight, its end does this instead."""
         if not self._busy:
             self._busy = True
-            self._owner.spawn(self._serve())
+            self._owner.calls += 1
+            asyncio.get_running_loop().call_soon(self._serve)  # for all that arrive in this turn of the loop
 
     def arm(self) -> None:
         """Sleep until the partition is due, if a waiter is parked here."""
@@ -141,12 +144,16 @@ class PartitionQueue:
 
     # -- asking the store
 
-    async def _serve(self) -> None:
-        while claim := self._claim():
-            await self._ask(claim)
+    def _serve(self) -> None:
+        """Ask for the waiters that should ask now. The answer of the store calls it again."""
+        claim = self._claim()
+        if claim:
+            self._ask(claim)
+            return
         self._busy = False
         if not self.alarm.is_due():  # if due, the waiters are busy elsewhere; each checks here again before it parks
             self.arm()
+        self._owner.called()
 
     def _claim(self) -> list[tuple[Waiter, int]]:
         """Select the waiters that ask here now, in order of arrival, up to one batch."""
@@ -154,7 +161,7 @@ class PartitionQueue:
         room = BATCH_JOBS
         due = self.alarm.is_due()
         for waiter in self.waiters:
-            if waiter.asking is not None or waiter.future.done():
+            if waiter.asking is not None or waiter.answered:
                 continue
             if waiter.untried:
                 if waiter.untried[0] is not self or (self._failures and not waiter.fails_fast and not due):
@@ -169,23 +176,48 @@ class PartitionQueue:
                 break
         return claim
 
-    async def _ask(self, claim: list[tuple[Waiter, int]]) -> None:
+    def _ask(self, claim: list[tuple[Waiter, int]]) -> None:
         until_s = max((waiter.until_s or 0.0 for waiter, _ in claim), default=0.0)
-        store = self._owner.store
-        try:
-            if until_s and not self._watched:
-                await store.watch(self.partition)
-                self._watched = True
-            wait_until_s = max(until_s + LINGER_S, self.wait_until_s) if until_s else self.wait_until_s
-            wait_ms = max(1, int((wait_until_s - self._owner.timer.time()) * 1000)) if until_s else 0
-            self._woken = False
-            credits = tuple(Credit(credit, waiter.lease_ms, waiter.by, waiter.actor) for waiter, credit in claim)
-            pulled = await store.pull(self.partition, Pull(credits, self.topic.lease_ms, wait_ms))
-            self.wait_until_s = wait_until_s
-        except Exception as error:
-            self._failed(claim, error)
+        if until_s and not self._watched:
+            leave(self._watch(), partial(self._watching, claim, until_s))
         else:
-            self._answered(claim, pulled)
+            self._pull(claim, until_s)
+
+    async def _watch(self) -> None:
+        await self._owner.store.watch(self.partition)
+        self._watched = True
+
+    def _watching(self, claim: list[tuple[Waiter, int]], until_s: float, error: BaseException | None) -> None:
+        if error is None:
+            self._pull(claim, until_s)
+        else:
+            self._told(claim, 0.0, error)
+
+    def _pull(self, claim: list[tuple[Waiter, int]], until_s: float) -> None:
+        wait_until_s = max(until_s + LINGER_S, self.wait_until_s) if until_s else self.wait_until_s
+        wait_ms = max(1, int((wait_until_s - self._owner.timer.time()) * 1000)) if until_s else 0
+        self._woken = False
+        credits = tuple([Credit(credit, waiter.lease_ms, waiter.by, waiter.actor) for waiter, credit in claim])
+        told = partial(self._told, claim, wait_until_s)
+        self._owner.store.post_pull(self.partition, Pull(credits, self.topic.lease_ms, wait_ms), told)
+
+    def _told(self, claim: list[tuple[Waiter, int]], wait_until_s: float, pulled: PullOutcome | BaseException) -> None:
+        # The next call is for all that arrive in this turn of the loop, too.
+        asyncio.get_running_loop().call_soon(self._go_on, claim, wait_until_s, pulled)
+
+    def _go_on(self, claim: list[tuple[Waiter, int]], wait_until_s: float, pulled: PullOutcome | BaseException) -> None:
+        """Make the next call, then hand out the jobs of the last one, so that the store works in the meantime."""
+        outbox = self._owner.outbox
+        outbox.hold()
+        try:
+            if isinstance(pulled, BaseException):
+                self._failed(claim, pulled)
+            else:
+                self.wait_until_s = wait_until_s
+                self._answered(claim, pulled)
+            self._serve()
+        finally:
+            outbox.release()
 
     def _answered(self, claim: list[tuple[Waiter, int]], pulled: PullOutcome) -> None:
         if pulled.jobs or pulled.deaths or pulled.leases_lost:
@@ -205,7 +237,7 @@ class PartitionQueue:
             place += credit
             waiter.asking = None
             waiter.error = None
-            if waiter.future.done():
+            if waiter.answered:
                 spare.extend((waiter, job) for job in share)
                 continue
             waiter.jobs.extend(share)
@@ -239,7 +271,7 @@ class PartitionQueue:
         for left, job in spare:
             for waiter in self.waiters:
                 alike = waiter.lease_ms == left.lease_ms and waiter.by == left.by
-                if waiter.asking is None and alike and waiter.lacks and not waiter.future.done():
+                if waiter.asking is None and alike and waiter.lacks and not waiter.answered:
                     waiter.jobs.append(job)
                     served[waiter] = None
                     break
@@ -250,7 +282,7 @@ class PartitionQueue:
         if back:
             self._owner.spawn(self._owner.give_back(self.topic, back))
 
-    def _failed(self, claim: list[tuple[Waiter, int]], error: Exception) -> None:
+    def _failed(self, claim: list[tuple[Waiter, int]], error: BaseException) -> None:
         """Non-waiting and fail-fast pulls get the error; the others retry with backoff."""
         back_off_s = min(FIRST_BACK_OFF_S * 2**self._failures, LAST_BACK_OFF_S)
         self._failures = min(self._failures + 1, MOST_DOUBLINGS)
@@ -280,6 +312,9 @@ class Waiters:
         self._queues: dict[Partition, PartitionQueue] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._draining = False
+        self.outbox = Outbox()
+        self._quiet: asyncio.Event | None = None
+        self.calls = 0  # partitions with a call in flight, or about to leave
         self.count = 0  # pulls that are not answered yet
 
     def count_on(self, partitions: Sequence[Partition]) -> int:
@@ -298,35 +333,36 @@ class Waiters:
             partition in self._queues and self._queues[partition].wait_until_s > now_s for partition in partitions
         )
 
-    async def pull(
+    def post(
         self,
         topics: Sequence[Topic],
         max: int,
         lease_ms: int | None,
         wait_ms: int,
-        fails_fast: bool = False,
-        by: str | None = None,
-    ) -> list[LeasedJob]:
+        fails_fast: bool,
+        by: str | None,
+        done: Done,
+    ) -> Waiter:
         """Due jobs of these topics, in order of priority; waits up to wait_ms for the first one."""
         if self._draining:
             raise Draining
         if self.count >= self._max_waiters:
             raise RateLimited("too many pulls are waiting")
         until_s = self.timer.time() + wait_ms / 1000 if wait_ms else None
-        waiter = Waiter(topics, max, lease_ms, until_s, fails_fast, by)
+        waiter = Waiter(self, topics, max, lease_ms, until_s, fails_fast, by, done)
         for topic in topics:
             self._join(waiter, topic)
         if until_s is not None:
             waiter.timeout = self.timer.call_later(wait_ms / 1000, waiter.time_out)
         self.count += 1
         waiter.advance()
-        try:
-            return await waiter.future
-        except asyncio.CancelledError:
-            self._remove(waiter)
-            raise
-        finally:
-            self.count -= 1
+        return waiter
+
+    def called(self) -> None:
+        """A partition has no call in flight any more."""
+        self.calls -= 1
+        if not self.calls and self._quiet is not None:
+            self._quiet.set()
 
     def woken(self, partition: Partition) -> None:
         """The store reports that a partition may have a job now."""
@@ -356,8 +392,12 @@ class Waiters:
     async def stop(self) -> None:
         """Drain, and wait for calls in flight. Their jobs are delivered or released."""
         self.drain()
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        while self.calls or self._tasks:
+            if self.calls:
+                self._quiet = asyncio.Event()
+                await self._quiet.wait()
+            if self._tasks:
+                await asyncio.wait(self._tasks)
         for queue in self._queues.values():
             queue.close()
 
@@ -380,11 +420,8 @@ class Waiters:
             if waiter.until_s is None or queue.alarm.is_due() or not queue.is_known(waiter.until_s):
                 waiter.untried.append(queue)
 
-    def _remove(self, waiter: Waiter) -> None:
-        """The caller was cancelled. Release the jobs it has; a call in flight releases its own."""
-        waiter.leave()
-        if not waiter.future.cancelled():
-            waiter.future.exception()  # retrieve it, because no caller is left
+    def release(self, waiter: Waiter) -> None:
+        """Release the jobs of a waiter whose caller is gone."""
         for topic in waiter.topics:
             jobs = [job for job in waiter.jobs if job.topic == topic.name]
             if jobs:

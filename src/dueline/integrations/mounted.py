@@ -32,9 +32,8 @@ from ..runtime.locations import location_of, tls_refusal
 from ..server.app import App
 from ..server.asgi import AsgiApp, Message, Receive, Send, write_answer
 from ..server.browser import BrowserRules
-from ..server.dialect_callers import log_callers
 from ..server.listeners import addresses
-from ..server.push import refusal
+from ..server.start_checks import log_callers, push_refusal
 
 FORBIDDEN = plain_error(
     403,
@@ -63,7 +62,7 @@ class MountedServer:
         flags = {"store.data": None if data is None else str(data), "store.url": store}
         file = None if config is None else Path(config)
         self.settings = settings or load(flags, os.environ if env is None else env, file)
-        if (why := refusal(self.settings) or tls_refusal(self.settings.store)) is not None:
+        if (why := push_refusal(self.settings) or tls_refusal(self.settings.store)) is not None:
             raise ValueError(why)
         if len(addresses(self.settings)) > 1:
             raise ValueError("a mounted server has no addresses of its own: remove `listen` from the dialects")

@@ -57,6 +57,7 @@ from .push import EurekaMissing, Push
 from .quotas import Quotas
 from .router import Router
 from .send_notices import SendNotices
+from .start_checks import StartRefused
 from .store_metrics import shards_of, store_samples
 from .system import SystemRoutes
 from .token_authenticator import TokenAuthenticator
@@ -68,10 +69,6 @@ TOPICS_FRESH_S = 5.0
 MAX_PUSH_DRAIN_S = 6.0  # for running calls to push targets, so that the whole shutdown takes at most 10 s
 LOADING = "the server is starting; nothing was done"
 CALM_S = 1.0  # how long a poll is held while the server is starting
-
-
-class StartRefused(Exception):
-    """The server cannot run with this store. Exit code 1."""
 
 
 class App:
@@ -129,7 +126,14 @@ class App:
             self.engine.limit_sends(self._pending)
             self.quotas.pending = self._pending.in_use
         self.pushed = PushNotices(Notices("dueline.push"))
-        self.push = Push(settings, self.engine, self.pushed, self.pushed.refused_at_send, self.quotas.look_up)
+        self.push = Push(
+            settings,
+            self.engine,
+            self.pushed,
+            self.pushed.refused_at_send,
+            self.quotas.look_up,
+            self.quotas.choose_name,
+        )
         self._watch = StoreWatch(self.access)
         self.health = Health(self._watch)
         self.certificate = Certificate.of(settings.server.tls)

@@ -19,21 +19,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
 from contextlib import closing, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from ..dialects.http import Response, Stream, plain_error
+from ..engine.completion import Begun
 from ..engine.errors import DuelineError, QuotaExceeded, RateLimited, Unauthorized
 from .client_addresses import Admission, Refusal
 from .deadlines import NEVER
 from .exchange import Exchange
 from .gate import host_of
-from .peer import has_left
 from .request_reader import Reader
 from .stepping import step
 from .streaming import write_pieces
+from .writing_half import WritingHalf
 
 if TYPE_CHECKING:
     from .front import Front
@@ -41,30 +41,24 @@ if TYPE_CHECKING:
 log = logging.getLogger("dueline.server")
 
 MAX_AHEAD_BYTES = 64 * 1024  # unparsed bytes behind a parked poll
-BIG_ANSWER_BYTES = 64 * 1024
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
-class Connection(asyncio.Protocol):
+class Connection(WritingHalf):
     """The protocol object that a Front creates for each client. `admission`: it was counted for its TLS handshake."""
 
     def __init__(self, front: Front, admission: Admission | None = None) -> None:
-        self._front = front
+        self._queue: deque[Exchange] = deque()
+        super().__init__(front, Reader(front, self._queue, self._expected))
         self._admission = admission
-        self._limits = front.limits
-        self._loop = asyncio.get_running_loop()
-        self._transport: asyncio.Transport | None = None
         self._task: asyncio.Task[None] | None = None
         self._wake: asyncio.Future[None] | None = None
-        self._queue: deque[Exchange] = deque()
-        self._reader = Reader(front, self._queue, self._expected)
         self._current: Exchange | None = None
-        self._ended = self._reading_paused = False  # `_ended`: EOF from the client
+        self._begun: Begun | None = None  # the current poll, if it is answered on the line
+        self._told = self._line_told
+        self._ended = False  # EOF from the client
         self._retiring = False  # the server stops: close after the next answer
-        self._writable: asyncio.Future[None] | None = None  # set while the kernel's send buffer is full
-        self._unsent: list[Callable[[], None]] = []
-        self.deadline_s, self.slot = NEVER, 0  # used by Deadlines
-        self._write_due_s = self._idle_due_s = NEVER
+        self._idle_due_s = NEVER
         self._parked_due_s = NEVER  # set while a poll is parked and reading is paused
         self._continue_due = self._cancelled = False
         self._poll_error: DuelineError | None = None  # why a parked poll was cancelled, if not because its client left
@@ -94,13 +88,16 @@ class Connection(asyncio.Protocol):
         reader = self._reader
         if reader.deaf:
             return
+        if not self._queue and self._idle and (exchange := reader.whole(data)) is not None:
+            self._answer_at_once(exchange)
+            return
         reader.feed(data)
         if reader.due_s != NEVER:
             self._wait_for_rest()
         elif self._admission is not None and self._admission.is_unfinished:
             self._front.addresses.end_request(self._admission)
         queue = self._queue
-        if len(queue) == 1 and self._idle and queue[0].found.route.taskless:
+        if len(queue) == 1 and self._idle and queue[0].found.route.at_once:
             self._answer_at_once(queue.popleft())
         elif queue or reader.full:
             self._hand_over()
@@ -135,19 +132,6 @@ class Connection(asyncio.Protocol):
             if future is not None and not future.done():
                 future.set_result(None)
         self._wake = self._writable = None
-
-    def pause_writing(self) -> None:
-        if self._writable is None:
-            self._writable = self._loop.create_future()
-            self._write_due_s = self._loop.time() + self._limits.write_timeout_s
-            self._front.deadlines.watch(self, min(self.deadline_s, self._write_due_s))
-
-    def resume_writing(self) -> None:
-        self._unsent.clear()
-        self._write_due_s = NEVER
-        if self._writable is not None and not self._writable.done():
-            self._writable.set_result(None)
-        self._writable = None
 
     def overdue(self) -> None:
         """Called by the timer wheel when a deadline may have passed: find out which one."""
@@ -190,11 +174,6 @@ class Connection(asyncio.Protocol):
             return None
         return self._idle_due_s
 
-    def abort(self) -> None:
-        """Close at once, without flushing."""
-        if self._transport is not None:
-            self._transport.abort()
-
     def _wait_for_rest(self) -> None:
         """A request is incomplete: limit how many of them an address has, and the time."""
         if self._admission is None or self._front.addresses.begin_request(self._admission):
@@ -228,8 +207,22 @@ class Connection(asyncio.Protocol):
             self._hand_over()
             return
         self._current = exchange
+        if exchange.found.route.line is not None:
+            begun = self._front.lines.begin(exchange, self._told)
+            if self._current is exchange:  # it is not answered yet
+                self._begun = begun
+            return
         handler = self._front.router.respond(exchange.found, exchange.request, exchange.queue)
         step(handler, partial(self._finish, exchange), self._fail)
+
+    def _line_told(self, result: Response | BaseException) -> None:
+        """The answer of the line. A poll that was cancelled has none, but its jobs may have been on their way."""
+        exchange, self._begun = self._current, None
+        if exchange is not None:
+            self._parked_due_s = NEVER
+            self._finish(exchange, self._front.lines.ended(exchange, result))
+        elif isinstance(result, Response) and result.undelivered is not None:
+            result.undelivered()
 
     def _fail(self) -> None:
         log.exception("unexpected error on a connection")
@@ -354,11 +347,7 @@ class Connection(asyncio.Protocol):
         except asyncio.CancelledError:
             if self._poll_error is None or exchange.streams:
                 raise
-            self._queue.clear()
-            self._reader.stop()
-            exchange.answer = self._front.router.failed(exchange.found, exchange.request, self._poll_error)
-            exchange.keep_alive = False
-            return exchange.answer
+            return self._refused_poll(exchange, self._poll_error)
         finally:
             self._current = None
             self._parked_due_s = NEVER
@@ -399,21 +388,6 @@ class Connection(asyncio.Protocol):
         self._wake = wake = self._loop.create_future()
         await wake
 
-    def _write(self, exchange: Exchange, answer: Response, now_s: float) -> None:
-        transport = self._transport
-        if transport is None or transport.is_closing() or (self._reading_paused and has_left(transport)):
-            if answer.undelivered is not None:
-                answer.undelivered()
-            return
-        answer, head = self._front.encoded(answer, exchange.keep_alive, exchange.old, now_s)
-        body = b"" if exchange.request.method == "HEAD" else answer.body
-        if len(body) > BIG_ANSWER_BYTES:
-            transport.writelines((head, body))
-        else:
-            transport.write(head + body)
-        if answer.undelivered is not None and self._writable is not None:
-            self._unsent.append(answer.undelivered)
-
     def _linger(self) -> None:
         """Close our side and keep reading for a moment. Closing with unread bytes would send a reset, which can destroy
         the answer on its way."""
@@ -426,16 +400,13 @@ class Connection(asyncio.Protocol):
         transport.write_eof()
         self._resume_reading()
 
-    def close(self) -> None:
-        """Close after flushing: everything written still goes out, within the write deadline."""
-        self._reader.deaf = True
-        transport = self._transport
-        if transport is None or transport.is_closing():
-            return
-        if self._writable is not None:
-            self._write_due_s = self._loop.time() + self._limits.write_timeout_s
-            self._front.deadlines.watch(self, min(self.deadline_s, self._write_due_s))
-        transport.close()
+    def _refused_poll(self, exchange: Exchange, error: DuelineError) -> Response:
+        """The last answer of a connection whose poll is ended."""
+        self._queue.clear()
+        self._reader.stop()
+        exchange.answer = self._front.router.failed(exchange.found, exchange.request, error)
+        exchange.keep_alive = False
+        return exchange.answer
 
     def _end_poll(self, error: DuelineError) -> None:
         """Answer a parked poll with an error, then close the connection."""
@@ -443,7 +414,16 @@ class Connection(asyncio.Protocol):
         self._cancel()
 
     def _cancel(self) -> None:
-        """Cancel the task once. A second cancel would interrupt the handler's cleanup."""
-        if self._task is not None and not self._cancelled:
+        """Cancel the current poll, once. A second cancel would interrupt the handler's cleanup."""
+        if self._begun is not None and self._current is not None:
+            begun, self._begun = self._begun, None
+            exchange, self._current = self._current, None
+            begun.cancel()
+            self._front.lines.left(exchange)
+            if self._poll_error is None:
+                self.close()
+            else:
+                self._answered(exchange, self._refused_poll(exchange, self._poll_error))
+        elif self._task is not None and not self._cancelled:
             self._cancelled = True
             self._task.cancel()

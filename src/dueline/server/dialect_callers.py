@@ -17,7 +17,6 @@ from ..config.settings import Settings
 from ..dialects.http import RouteOwner, TokenPlace
 from ..dialects.settings import ForeignSettings
 from ..engine.errors import DuelineError, Forbidden
-from ..event_log import EventLog
 from ..rights import Grant, Right
 from ..telemetry.notices import Notices
 from .authentication import Authenticator
@@ -98,27 +97,3 @@ class DialectAccess:
 
     def fingerprint(self, head: bytes) -> bytes:
         return self._others.fingerprint(head)
-
-
-def log_callers(settings: Settings) -> None:
-    """Log at the start who may call which dialect, unless everyone may call all of them."""
-    log = EventLog("dueline.server")
-    callers = settings.callers()
-    if settings.server.auth == "none" and "network" not in callers.values():
-        return
-    log.info("who may call the dialects", **callers)
-    if settings.server.auth == "none":
-        return
-    sections = settings.dialects.by_name()
-    off = [name for name, who in callers.items() if who == "off" and sections[name].enabled]
-    if off:
-        log.info(
-            f'off, because server.auth is "tokens" and they do not say who may call: {", ".join(off)}. To serve '
-            f'{off[0]}: [dialects.{off[0]}] auth = "header" (or "path", "network", "none")'
-        )
-    everyone = [name for name, who in callers.items() if who == "none"]
-    if everyone:
-        log.warning(
-            f'everyone who can reach the server may use {", ".join(everyone)} without a token (auth = "none"): all '
-            "rights except admin, in the namespace of the dialect"
-        )

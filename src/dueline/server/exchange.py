@@ -6,7 +6,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ..dialects.http import Request, Response
+from ..dialects.http import Line, Request, Response
+from ..engine.errors import DuelineError
+from ..engine.outcomes import Actor
 from ..engine.queue_limit import QueueLimit
 from ..rights import Grant
 from .quotas import Quota
@@ -29,6 +31,9 @@ class Exchange(msgspec.Struct):
     begun_s: float = 0.0
     quota: Quota | None = None
     streams: bool = False  # its answer has begun and comes in pieces
+    line: Line | None = None  # of its head, if that is known
+    actor: Actor | None = None  # while it is answered on the line
+    polls: bool = False  # it counts as a poll of its quota
 
     @property
     def queue(self) -> QueueLimit | None:
@@ -47,10 +52,16 @@ class KnownHead(msgspec.Struct, frozen=True):
     body_bytes: int
     grant: Grant
     quota: Quota | None
+    line: Line | None
 
     @staticmethod
     def of(exchange: Exchange) -> KnownHead:
-        request = exchange.request
+        request, make = exchange.request, exchange.found.route.line
+        if make is not None and exchange.line is None and request.method != "HEAD":
+            try:
+                exchange.line = make(request)
+            except DuelineError:
+                pass  # every request with this head is refused
         return KnownHead(
             exchange.found,
             request.method,
@@ -60,6 +71,7 @@ class KnownHead(msgspec.Struct, frozen=True):
             len(request.body),
             request.grant,
             exchange.quota,
+            exchange.line,
         )
 
 

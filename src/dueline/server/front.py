@@ -34,6 +34,7 @@ from .connection import Connection
 from .deadlines import Deadlines
 from .exchange import Exchange, KnownHead
 from .gate import Gate, Networks
+from .lines import Lines
 from .pipelining import PipelineLimit
 from .quotas import Quotas
 from .router import Router, internal_error
@@ -87,6 +88,7 @@ class Front:
         self.limits = limits
         self.browser_rules = browser_rules
         self.auth = auth
+        self.lines = Lines(router, auth)
         self.quotas = quotas
         self.addresses = ClientAddresses(
             limits.max_connections, limits.max_connections_per_address, limits.max_unfinished_per_address
@@ -213,14 +215,11 @@ class Front:
             self._refusals[limit] = data
         return data
 
-    def encoded(self, answer: Response, keep_alive: bool, old: bool, now_s: float) -> tuple[Response, bytes]:
-        """An answer and everything before its body. If it cannot be written, another answer says so."""
-        try:
-            return answer, self.encode_head(answer, keep_alive, old, now_s)
-        except ValueError:
-            log.exception("an answer cannot be written")
-            answer = internal_error()
-            return answer, self.encode_head(answer, keep_alive, old, now_s)
+    def unwritable(self, keep_alive: bool, old: bool, now_s: float) -> tuple[Response, bytes]:
+        """The answer instead of one that cannot be written, and everything before its body. Called in its handler."""
+        log.exception("an answer cannot be written")
+        answer = internal_error()
+        return answer, self.encode_head(answer, keep_alive, old, now_s)
 
     def encode_head(self, answer: Response, keep_alive: bool, old: bool, now_s: float) -> bytes:
         """Everything before the body. Raises ValueError if a header is not valid in HTTP."""

@@ -3,8 +3,9 @@
     pending = what the last count found in the store + what this process has sent since
 
 A count reads the numbers of every topic of the namespace. It happens only when there are sends, at most once a second,
-and takes at most a twentieth of the time. A send is never refused by an old count: it waits for a new one first. The
-limit can be exceeded by what all servers accept between two counts.
+and takes at most a twentieth of the time. While less than half of the limit is used, it happens every few seconds. A
+send is never refused by an old count: it waits for a new one first. The limit can be exceeded by what all servers
+accept between two counts.
 
 A token may have a limit, too: it sends only while the namespace has fewer pending jobs than that, whoever sent them.
 """
@@ -20,6 +21,7 @@ from ..engine.errors import DuelineError
 from ..rights import EVERYTHING, Grant
 
 FRESH_S = 1.0
+FAR_S = 4.0  # a count is used for this much longer while less than half of the limit is used
 REST = 20  # times as long as a count takes, before the next one
 PAGE = 500
 MAX_NAMESPACES = 4096
@@ -41,17 +43,19 @@ class _Count:
 
 class PendingJobs:
     """A `SendLimit` of the engine. `max_of`: the limit of a namespace, if it has one. `refuse` makes the error; its
-    last argument is the caller if the limit is that of its token."""
+    last argument is the caller if the limit is that of its token. `clock` is for tests."""
 
     def __init__(
         self,
         engine: Engine,
         max_of: Callable[[str], int | None],
         refuse: Callable[[str, int, Grant | None], DuelineError],
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._engine = engine
         self._max_of = max_of
         self._refuse = refuse
+        self._clock = clock
         self._counts: dict[str, _Count] = {}
 
     def admit(self, namespace: str, jobs: int, grant: Grant = EVERYTHING) -> Awaitable[None] | None:
@@ -69,12 +73,14 @@ class PendingJobs:
         if max_jobs is None:
             count.sent += jobs
             return None
-        if count.stored + count.sent + jobs <= max_jobs and count.fresh_until_s >= 0:
-            if monotonic() >= count.fresh_until_s:
-                self._begin(count)
+        pending = count.stored + count.sent + jobs
+        if pending <= max_jobs and count.fresh_until_s >= 0:
             count.sent += jobs
+            old_s = self._clock() - count.fresh_until_s
+            if old_s >= 0 and (old_s >= FAR_S or pending * 2 > max_jobs):
+                self._begin(count)
             return None
-        if monotonic() < count.fresh_until_s:
+        if self._clock() < count.fresh_until_s:
             raise self._refuse(namespace, max_jobs, of_token)
         return self._admit_later(count, jobs, max_jobs, of_token)
 
@@ -110,7 +116,7 @@ class PendingJobs:
 
     async def _count(self, count: _Count) -> None:
         """Read the store. If it does not answer, the old number stays: the sends themselves are refused then."""
-        begun_s, sent = monotonic(), count.sent
+        begun_s, sent = self._clock(), count.sent
         try:
             count.stored = await self._stored(count.namespace)
             count.sent -= sent
@@ -118,7 +124,7 @@ class PendingJobs:
             pass
         finally:
             count.counting = None
-            ended_s = monotonic()
+            ended_s = self._clock()
             count.fresh_until_s = ended_s + max(FRESH_S, REST * (ended_s - begun_s))
 
     async def _stored(self, namespace: str) -> int:

@@ -9,14 +9,14 @@ from .._version import __version__
 from ..config.settings import Settings
 from ..dialects.contract import PushRules
 from ..engine.engine import Engine
-from ..engine.errors import EgressRefused, InvalidField
+from ..engine.errors import EgressRefused
 from ..push.courier import Courier
 from ..push.discovery import Resolver
 from ..push.discovery.chain import ResolverChain
 from ..push.discovery.eureka import EurekaMissing, EurekaResolver
 from ..push.discovery.static import StaticResolver, instance_at
 from ..push.dispatcher import PushContext
-from ..push.egress import Egress, check_token_list, token_list
+from ..push.egress import check_token_list, token_list
 from ..push.header_rules import check_target_headers
 from ..push.hosts import Hosts
 from ..push.http_couriers import CarriedCourier, HttpCourier
@@ -25,24 +25,9 @@ from ..push.observer import NullObserver, PushObserver
 from ..push.outgoing import Outgoing
 from ..push.signing import check_secret, masked
 from ..rights import EVERYTHING, Grant
+from .start_checks import egress_of
 
 LAST_CALLS_S = 1.0  # for releasing jobs after the drain
-
-
-def refusal(settings: Settings) -> str | None:
-    """Why these settings cannot be used, with the name of the key; None if they can."""
-    try:
-        egress_of(settings)
-    except InvalidField as error:
-        own = (error.field or "").startswith("namespaces.")
-        return f"{'' if own else 'push.'}{error.field}: {error.message}"
-    return None
-
-
-def egress_of(settings: Settings) -> Egress:
-    push = settings.push
-    narrowed = {name: row.push_allow for name, row in settings.namespaces.items() if row.push_allow is not None}
-    return Egress(push.allow, push.ports, push.deny_names, narrowed)
 
 
 def resolver_of(settings: Settings) -> Resolver:
@@ -59,7 +44,8 @@ def resolver_of(settings: Settings) -> Resolver:
 
 class Push:
     """Makes the outgoing calls of this process. `rules` are the checks that dialects apply to targets. `denied` is
-    called with the reason when such a check refuses a URL. Dialects add their own `couriers` before `start`."""
+    called with the reason when such a check refuses a URL, `choose_name` for a URL with a host name that it accepts;
+    that may raise QuotaExceeded. Dialects add their own `couriers` before `start`."""
 
     def __init__(
         self,
@@ -68,10 +54,12 @@ class Push:
         watch: PushObserver = NullObserver(),
         denied: Callable[[str], None] = lambda reason: None,
         look_up: Callable[[str], float] = lambda namespace: 0.0,
+        choose_name: Callable[[str, Grant], None] = lambda namespace, grant: None,
     ) -> None:
         push = settings.push
         self._egress = egress_of(settings)
         self._denied = denied
+        self._choose_name = choose_name
         self.rules = PushRules(
             url=self.check_url,
             service=self.check_service,
@@ -106,7 +94,7 @@ class Push:
 
     def check_url(self, url: str, namespace: str, grant: Grant = EVERYTHING) -> None:
         """Refuse a URL that this server would not call for a namespace, or that the caller may not choose. Raises
-        InvalidField or EgressRefused."""
+        InvalidField, EgressRefused or QuotaExceeded."""
         try:
             destination = self._egress.of(namespace).check_url(url)
             if grant.push_allow is not None:
@@ -114,6 +102,8 @@ class Push:
         except EgressRefused as refused:
             self._denied(refused.message)
             raise
+        if destination.address is None:
+            self._choose_name(namespace, grant)
 
     def check_service(self, service: str, grant: Grant) -> None:
         """Refuse a service that the caller may not choose. Raises EgressRefused."""
@@ -145,4 +135,4 @@ class Push:
         await self.resolver.stop()
 
 
-__all__ = ["EurekaMissing", "Push", "refusal"]
+__all__ = ["EurekaMissing", "Push"]

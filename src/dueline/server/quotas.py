@@ -6,7 +6,8 @@
     poll          with Quota.poll
     queued jobs   queue_of                 of a namespace: those that wait for a script call (engine.queue_limit)
                   Quota.queue              of a token: those of its calls
-    name look-up  look_up                  names that pushes resolve, per second; only of a namespace
+    name look-up  look_up                  of a namespace: names that pushes resolve, per second
+                  choose_name              of a token: names that its calls choose for pushes, per second
     send          refuse_pending           pending jobs are counted in server.pending_jobs
 
 These limits hold per process, except the pending jobs, which are those in the store. A Quota is made of at most two
@@ -66,35 +67,35 @@ class Owner:
 
 
 class Bucket:
-    """`rate` per second, and at most `burst` at once. Time is given, and may not go back."""
+    """`rate` per second, and at most `burst` at once; `left` at a time. Time is given, and may not go back."""
 
-    __slots__ = ("_at_s", "_left", "burst", "rate")
+    __slots__ = ("at_s", "burst", "left", "rate")
 
-    def __init__(self, rate: float, now_s: float = 0.0) -> None:
+    def __init__(self, rate: float) -> None:
         self.rate = rate
         self.burst = max(rate, LEAST_BURST)
-        self._left = self.burst
-        self._at_s = now_s
-
-    def take(self, now_s: float) -> bool:
-        """Take one. False if there is none."""
-        left = self._left + (now_s - self._at_s) * self.rate
-        if left > self.burst:
-            left = self.burst
-        self._at_s = now_s
-        if left < 1.0:
-            self._left = left
-            return False
-        self._left = left - 1.0
-        return True
-
-    def give_back(self) -> None:
-        """Return the one that was taken last."""
-        self._left += 1.0
+        self.left = self.burst
+        self.at_s = 0.0
 
     def wait_s(self) -> float:
         """The time until there is one."""
-        return max(0.0, (1.0 - self._left) / self.rate)
+        return max(0.0, (1.0 - self.left) / self.rate)
+
+
+def take(buckets: tuple[Bucket, ...], now_s: float) -> bool:
+    """Take one from each. False if one has none; then nothing is taken. One call, because every request does this."""
+    for bucket in buckets:
+        left = bucket.left + (now_s - bucket.at_s) * bucket.rate
+        if left > bucket.burst:
+            left = bucket.burst
+        bucket.at_s = now_s
+        if left < 1.0:
+            bucket.left = left
+            for taken in buckets[: buckets.index(bucket)]:
+                taken.left += 1.0
+            return False
+        bucket.left = left - 1.0
+    return True
 
 
 class Use:
@@ -109,8 +110,7 @@ class Use:
         self.bucket = None if limits.requests_per_s is None else Bucket(limits.requests_per_s)
         self.connections = 0
         self.polls = 0
-        per_s: float | None = getattr(limits, "look_ups_per_s", None)
-        self.look_ups = None if per_s is None else Bucket(per_s)
+        self.look_ups = None if limits.look_ups_per_s is None else Bucket(limits.look_ups_per_s)
         self.queue = None if limits.max_queued_jobs is None else QueueLimit(limits.max_queued_jobs, full)
 
     def rows(self, pending: Mapping[str, int]) -> list[tuple[str, float | None, int | None]]:
@@ -122,30 +122,23 @@ class Use:
             ("max_polls", limits.max_polls, self.polls),
             ("max_pending_jobs", limits.max_pending_jobs, pending.get(self.owner.namespace)),
             ("max_queued_jobs", limits.max_queued_jobs, 0 if self.queue is None else self.queue.jobs),
-            ("look_ups_per_s", None if self.look_ups is None else self.look_ups.rate, None),
+            ("look_ups_per_s", limits.look_ups_per_s, None),
         ]
 
 
 class Quota:
-    """The uses that a request counts for. `queue`: the limit of the jobs of the token's calls."""
+    """The uses that a request counts for. `queue`: the limit of the jobs of the token's calls. `take(now_s)` counts a
+    request. False if there have been too many; `too_many` says so."""
 
-    __slots__ = ("__weakref__", "_buckets", "_quotas", "_uses", "poll", "queue")
+    __slots__ = ("__weakref__", "_quotas", "_uses", "poll", "queue", "take")
 
     def __init__(self, quotas: Quotas, uses: tuple[Use, ...]) -> None:
         self._quotas = quotas
         self._uses = uses
-        self._buckets = tuple(use.bucket for use in uses if use.bucket is not None)
+        buckets = tuple(use.bucket for use in uses if use.bucket is not None)
+        self.take: Callable[[float], bool] = partial(take, buckets)
         self.queue = uses[-1].queue if uses[-1].owner.token_id else None
         self.poll = _Poll(quotas, uses)  # `with quota.poll:` around a request that may wait
-
-    def take(self, now_s: float) -> bool:
-        """Count a request. False if there have been too many; `too_many` says so."""
-        for index, bucket in enumerate(self._buckets):
-            if not bucket.take(now_s):
-                for taken in self._buckets[:index]:
-                    taken.give_back()
-                return False
-        return True
 
     def too_many(self) -> QuotaExceeded:
         """The error of a request that `take` has refused."""
@@ -275,10 +268,20 @@ class Quotas:
         use = self._use_of(namespace)
         if use is None or use.look_ups is None:
             return 0.0
-        if use.look_ups.take(asyncio.get_running_loop().time()):
+        if take((use.look_ups,), asyncio.get_running_loop().time()):
             return 0.0
         self.refuse(use.owner, "look_ups_per_s", f"{use.look_ups.rate:g} look-ups per second")
         return use.look_ups.wait_s()
+
+    def choose_name(self, namespace: str, grant: Grant) -> None:
+        """Count a host name that a call chooses for pushes: it is resolved later, when nobody knows the token. Raises
+        QuotaExceeded."""
+        if grant.limits is None or grant.limits.look_ups_per_s is None:
+            return
+        use = self._token_use(grant, namespace, grant.limits)
+        if use.look_ups is not None and not take((use.look_ups,), asyncio.get_running_loop().time()):
+            amount = f"{use.look_ups.rate:g} look-ups per second"
+            raise self.refuse(use.owner, "look_ups_per_s", amount, ceil(use.look_ups.wait_s()))
 
     def refuse(self, owner: Owner, limit: str, amount: str, retry_after_s: int = 1) -> QuotaExceeded:
         """Count a refusal. Returns the error."""

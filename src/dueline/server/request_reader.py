@@ -95,8 +95,7 @@ class Reader:
         return self._state == IDLE
 
     @property
-    def has_head(self) -> bool:
-        """Whether a body is being read."""
+    def has_head(self) -> bool:  # a body is being read
         return self._state == BODY
 
     @property
@@ -108,6 +107,17 @@ class Reader:
     def ahead_bytes(self) -> int:
         """How many bytes are buffered unparsed."""
         return len(self._ahead)
+
+    def whole(self, data: bytes) -> Exchange | None:
+        """The exchange, if `data` is exactly one request for the line, whose head is known. It is not queued."""
+        if self._state != IDLE or self._ahead:
+            return None
+        end = data.find(b"\r\n\r\n") + 4
+        auth = self._front.auth
+        known = self._heads.get(auth.fingerprint(data[:end]))
+        if known is None or known.line is None or len(data) != end + known.body_bytes or not auth.holds(known.grant):
+            return None
+        return self._exchange(known, data[end:])
 
     def feed(self, data: bytes) -> None:
         """Parse these bytes. Never raises."""
@@ -127,22 +137,7 @@ class Reader:
                 known = None if head is None else heads.get(auth.fingerprint(head))
                 if known is not None and size - end >= known.body_bytes and auth.holds(known.grant):
                     at = end + known.body_bytes
-                    found, body = known.found, data[end:at]
-                    request = Request(
-                        known.method,
-                        known.path,
-                        known.query,
-                        known.headers,
-                        body,
-                        found.params,
-                        known.grant,
-                        self.address,
-                    )
-                    now_s, quota = self._loop.time(), known.quota
-                    if quota is None or (quota is self.counted.quota and quota.take(now_s)):
-                        queue.append(Exchange(found, request, True, False, None, now_s, quota))
-                    else:
-                        queue.append(self._counted(quota, Exchange(found, request, True, False, None, now_s, quota)))
+                    queue.append(self._exchange(known, data[end:at]))
                     self._queued_bytes += known.body_bytes
                     continue
             at = self._read(data, at)
@@ -309,8 +304,8 @@ class Reader:
         if self._refusal is None and not auth.holds(request.grant) and (error := auth.refusal(request.grant)):
             self._refusal = self._front.router.failed(found, request, error)
         keep_alive = self._parser.should_keep_alive() and request.method != "CONNECT" and self._only_health is None
-        now_s = self._loop.time()
-        exchange = Exchange(found, request, keep_alive, self._old, self._refusal, now_s, self._quota_now)
+        begun_s = self._loop.time()
+        exchange = Exchange(found, request, keep_alive, self._old, self._refusal, begun_s, self._quota_now)
         self._queue.append(exchange)
         self._queued_bytes += self._body_bytes
         self._request = None
@@ -322,8 +317,17 @@ class Reader:
 
     # -- parts
 
-    def _counted(self, quota: Quota, exchange: Exchange) -> Exchange:
-        """The exchange of a known head, with a refusal if it is over a limit."""
+    def _exchange(self, known: KnownHead, body: bytes) -> Exchange:
+        """A request with a known head, with a refusal if it is over a limit."""
+        found, grant, quota = known.found, known.grant, known.quota
+        request = Request(known.method, known.path, known.query, known.headers, body, found.params, grant, self.address)
+        now_s = self._loop.time()
+        exchange = Exchange(found, request, True, False, None, now_s, quota, False, known.line)
+        if quota is not None and (quota is not self.counted.quota or not quota.take(now_s)):
+            self._counted(quota, exchange)
+        return exchange
+
+    def _counted(self, quota: Quota, exchange: Exchange) -> None:
         try:
             self.counted.count(quota, exchange.begun_s)
         except QuotaExceeded as error:
@@ -331,7 +335,6 @@ class Reader:
             if not self.counted.has(quota):
                 exchange.keep_alive = False
                 self.deaf = True
-        return exchange
 
     def _read(self, data: bytes, at: int) -> int:
         """Parse one piece of `data`: a head, or as much of a body as has arrived. Returns where the piece ends. A piece

@@ -47,7 +47,7 @@ from ..engine.errors import (
     Unauthorized,
 )
 from ..engine.outcomes import Actor, begin_call
-from ..engine.queue_limit import QueuedCall, QueueLimit
+from ..engine.queue_limit import QueueLimit
 from ..event_log import EventLog
 from ..rights import ALL, Right
 from .request_fields import request_fields
@@ -113,7 +113,7 @@ class Router:
         token_places: Mapping[RouteOwner, TokenPlace] = MappingProxyType({}),
         read_only: bool = False,
     ) -> None:
-        self._guard = guard
+        self.guard = guard
         self._audit = audit
         self._spellers = [dialect for dialect in dialects if isinstance(dialect, PathSpeller)]
         self._spaces = [
@@ -207,14 +207,14 @@ class Router:
         actor = Actor(request.grant.name or request.address)
         begin_call(actor)
         try:
-            if self._guard is not None and (waiting := self._guard(request, found.route)) is not None:
+            if self.guard is not None and (waiting := self.guard(request, found.route)) is not None:
                 await waiting
-            if queue is None:
-                return await found.route.handler(request)
             route = found.route
-            is_counted = isinstance(route.right, Right) and route.right is not Right.PULL and not route.parks
-            with QueuedCall(queue, 1 if is_counted else 0) as request.queued:  # else the handler knows the command
-                return await route.handler(request)
+            if queue is not None:
+                request.queue = queue
+                if route.right is not Right.PULL and not route.parks and isinstance(route.right, Right):
+                    request.held = queue.hold(1)  # else the handler knows the command
+            return await route.handler(request)
         except DuelineError as error:
             return self.failed(found, request, error)
         except Exception:
@@ -224,6 +224,8 @@ class Router:
             return internal_error()
         finally:
             actor.name = ""
+            if queue is not None:
+                queue.jobs -= request.held
 
     def failed(self, found: Found, request: Request, error: DuelineError) -> Response:
         """The answer for a refusal, in the format of the route's dialect.
@@ -417,7 +419,7 @@ def _moving(route: Route, dialect: PathSpeller, path: str) -> Route:
         return dialect.moved(request, path) or await route.handler(request)
 
     handler: Handler = move
-    return msgspec.structs.replace(route, handler=handler)
+    return msgspec.structs.replace(route, handler=handler, line=None)
 
 
 def _refusing(route: Route, error: DuelineError) -> Route:

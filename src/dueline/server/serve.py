@@ -23,7 +23,7 @@ import socket
 import sys
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -38,13 +38,14 @@ from ..store.valkey.embedded import EmbeddedError, EmbeddedStore, FolderInUse, S
 from ..store.valkey.embedded_files import make_private, runtime_folder
 from ..store_address import parse_store_url
 from ..telemetry import logs
-from .app import App, StartRefused
 from .certificate import refusal as certificate_refusal
-from .dialect_callers import log_callers
 from .listeners import CannotListen, elsewhere, opened, url_of
-from .push import refusal as push_refusal
 from .shutdown import Signals, lame_duck_s, unless
+from .start_checks import StartRefused, log_callers, push_refusal
 from .workers import Orders, Workers
+
+if TYPE_CHECKING:
+    from .app import App
 
 ENOUGH_DESCRIPTORS = 1 << 20
 STATUS_FILE = "store.json"
@@ -123,10 +124,14 @@ async def _serve_alone(settings: Settings, listeners: list[socket.socket]) -> in
     signals = Signals()
     signals.install()
     location = location_of(settings.store)
-    app = App(settings, location)
-    if app.certificate is not None:
-        signals.on_hangup(app.certificate.reload)
+    app: App | None = None
     try:
+        if isinstance(location, EmbeddedStore):
+            location.begin()
+            await asyncio.sleep(0)  # its process starts now, while the rest of the server is loaded
+        app = _loaded_app()(settings, location)
+        if app.certificate is not None:
+            signals.on_hangup(app.certificate.reload)
         await app.listen(listeners)
         await unless(signals.stop, app.open())
         if not signals.stop.is_set():
@@ -139,7 +144,7 @@ async def _serve_alone(settings: Settings, listeners: list[socket.socket]) -> in
     except (FolderInUse, EmbeddedError, StartRefused) as error:
         return _refuse(settings, str(error))
     finally:
-        await app.stop(signals.hasten)
+        await (location.stop() if app is None else app.stop(signals.hasten))
 
 
 # --- parent and workers -------------------------------------------------------------------------------------------
@@ -226,7 +231,7 @@ async def _work(orders: Orders, listeners: list[socket.socket], say: Callable[[s
     signals.install()
     settings, folder = orders.settings, Path(orders.folder)
     location = location_of(settings.store) if settings.store.url is not None else _ParentStore(orders.store_url, folder)
-    app = App(settings, location, orders.index, folder)
+    app = _loaded_app()(settings, location, orders.index, folder)
     if app.certificate is not None:
         signals.on_hangup(app.certificate.reload)
     try:
@@ -308,11 +313,19 @@ def _refuse(settings: Settings, message: str, code: int = 1) -> int:
     return refuse(message, settings.log.format, code)
 
 
-def _run_loop(main: Coroutine[Any, Any, int]) -> int:
+def _loaded_app() -> type[App]:
+    """Load all parts of the server, without garbage collection: modules leave hardly any garbage."""
+    gc.disable()
+    from .app import App
+
     # Loaded modules live forever, so freeze them. Requests leave few cycles, so collect less often than by default.
     gc.freeze()
     gc.set_threshold(10_000, 20, 50)
-    gc.enable()  # a worker process turns it off while it loads its modules (server.workers)
+    gc.enable()
+    return App
+
+
+def _run_loop(main: Coroutine[Any, Any, int]) -> int:
     try:
         import uvloop
     except ModuleNotFoundError:  # not available on every platform

@@ -52,7 +52,9 @@ class TokenAuthenticator:
         return grant
 
     def holds(self, grant: Grant) -> bool:
-        if not self._cache.holds(grant.token_id, grant.generation):
+        cache = self._cache  # asked for every request, so nothing is called that can be read
+        token = cache.tokens.get(grant.token_id)
+        if token is None or token.generation != grant.generation or cache.clock() >= cache.until_s:
             return grant is NOTHING
         return grant.expires_at_ms is None or self._now_ms() < grant.expires_at_ms
 

@@ -28,6 +28,7 @@ from ..engine.history import History
 from ..engine.job import Job, Partition
 from ..engine.open_groups import GroupPage
 from ..engine.outcomes import OutcomeHook
+from ..engine.posts import PostedByTask
 from ..engine.push_log import PushLog
 from ..engine.store import (
     CleanOutcome,
@@ -71,7 +72,7 @@ class Trouble(msgspec.Struct, frozen=True):
                 raise ValueError(f"{name}: a share of the calls is between 0 and 1")
 
 
-class FlakyStore:
+class FlakyStore(PostedByTask):
     """An `engine.store.Store` that wraps another one. Calls on jobs may fail; the directory, the log and the tokens
     always work.
 

@@ -10,12 +10,13 @@ Refused sends are not recorded. Neither are jobs that the engine itself sends (o
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from ..engine.commands import Send, Sent
+from ..engine.completion import Done
 from ..engine.engine import Engine
 from ..engine.errors import DuelineError
 from ..engine.job import BodyKind
@@ -104,8 +105,13 @@ class RecordingEngine(Engine):
 
     recorder: Recorder | None = None
 
-    def send(self, namespace: str, topic: str, command: Send, grant: Grant = EVERYTHING) -> Awaitable[Sent]:
-        return self._noted(namespace, command, super().send(namespace, topic, command, grant))
+    def post_send(self, namespace: str, topic: str, command: Send, grant: Grant, done: Done) -> None:
+        def told(sent: Sent | BaseException) -> None:
+            if isinstance(sent, Sent):
+                self._note(namespace, command, sent)
+            done(sent)
+
+        super().post_send(namespace, topic, command, grant, told)
 
     async def send_many(
         self, namespace: str, topic: str, commands: Sequence[Send], grant: Grant = EVERYTHING
@@ -115,11 +121,6 @@ class RecordingEngine(Engine):
             if isinstance(result, Sent):
                 self._note(namespace, command, result)
         return results
-
-    async def _noted(self, namespace: str, command: Send, sending: Awaitable[Sent]) -> Sent:
-        sent = await sending
-        self._note(namespace, command, sent)
-        return sent
 
     def _note(self, namespace: str, command: Send, sent: Sent) -> None:
         if self.recorder is None:

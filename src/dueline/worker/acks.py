@@ -1,9 +1,8 @@
-"""Acks on their way to the queue. Those of one turn of the event loop share a call, and so do those that arrive during
-a call.
+"""Acks on their way to the queue. Those of a few milliseconds share a call, and so do those that arrive during a call.
 
     add(job) --> future of its outcome
     take(topic) --> those of a lane that is about to pull: they go with the pull (Lane), in one request
-    otherwise, a turn later --> one call for all that wait
+    otherwise, after `within_s` --> one call for all that wait; at once if the worker has no other job, or stops
 
 A batch that was taken comes back: `answered` with the outcomes, or `put_back` if the call failed, because an ack may be
 repeated.
@@ -12,7 +11,7 @@ repeated.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..api.answers import LeasedJob, Outcome
 from .queue import Queue
@@ -23,10 +22,13 @@ Batch = Sequence[tuple[LeasedJob, asyncio.Future[Outcome]]]
 
 
 class Acks:
-    """The acks of one worker. Used in one event loop."""
+    """The acks of one worker. Used in one event loop. `busy`: whether the worker has other jobs in hand."""
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: Queue, within_s: float, busy: Callable[[], bool]) -> None:
         self._queue = queue
+        self._within_s = within_s
+        self._busy = busy
+        self._alarm: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._waiting: list[tuple[LeasedJob, asyncio.Future[Outcome]]] = []
         self._calling: asyncio.Task[None] | None = None
@@ -34,8 +36,17 @@ class Acks:
     def add(self, job: LeasedJob) -> asyncio.Future[Outcome]:
         answer: asyncio.Future[Outcome] = self._loop.create_future()
         self._waiting.append((job, answer))
-        self._call()
+        if self._within_s <= 0 or len(self._waiting) >= MAX_TAKEN or not self._busy():
+            self._call()
+        elif self._alarm is None:
+            self._alarm = self._loop.call_later(self._within_s, self._call)
         return answer
+
+    def hurry(self) -> None:
+        """From now on, acks do not wait for others."""
+        self._within_s = 0.0
+        if self._waiting:
+            self._call()
 
     def take(self, topic: str) -> Batch:
         """Acks of this topic, for a call that the caller makes."""
@@ -54,6 +65,9 @@ class Acks:
         self._call()
 
     def _call(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
         if self._calling is None or self._calling.done():
             self._calling = self._loop.create_task(self._call_all())
 

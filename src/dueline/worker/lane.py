@@ -3,6 +3,9 @@
 A pull of a single topic takes the acks of that topic along that wait just then; such a pull does not wait. So a busy
 worker needs one request per job instead of two.
 
+While jobs are quick, a lane pulls some of them ahead (`prefetch`). They wait here for a place, and their leases are
+renewed like those of running jobs. One that waits too long is given back, and so are all when the worker stops.
+
 Topics whose handlers run in the same mode share that mode's places. A topic with its own concurrency has its own lane.
 The order of the topics rotates from pull to pull, so that no topic starves the others.
 
@@ -15,11 +18,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from ..api.answers import LeasedJob
 from ..client.errors import DuelineApiError, InvalidRequest, NotAllowed
 from .acks import Acks
+from .leases import JobLease
+from .prefetch import PATIENCE_S, Prefetch
 from .queue import Queue
 
 MAX_TOPICS = 100  # of one pull
@@ -31,8 +37,9 @@ log = logging.getLogger("dueline.worker")
 
 
 class Lane:
-    """Places and their pull loop. `begin` is called with each job; `leave` frees its place. `abandoned` and
-    `came_back` report abandoned threads."""
+    """Places and their pull loop. `lease` is called with each job that was pulled, and `begin` when it has a place;
+    `leave` frees the place. `give_back` is called with jobs that get none. `abandoned` and `came_back` report abandoned
+    threads."""
 
     def __init__(
         self,
@@ -41,7 +48,10 @@ class Lane:
         topics: Sequence[str],
         places: int,
         lease_ms: int,
-        begin: Callable[[Lane, LeasedJob], None],
+        lease: Callable[[LeasedJob], JobLease],
+        begin: Callable[[Lane, JobLease], None],
+        give_back: Callable[[Sequence[JobLease]], None],
+        prefetch: int = 0,
         name: str | None = None,
     ) -> None:
         if len(topics) > MAX_TOPICS:
@@ -57,7 +67,13 @@ class Lane:
         self._acks = acks
         self._joins = len(topics) == 1  # pulls may take acks along
         self._lease_ms = lease_ms
+        self._lease = lease
         self._begin = begin
+        self._give_back = give_back
+        self._prefetch = Prefetch(prefetch, places)
+        self._waiting: deque[tuple[float, JobLease]] = deque()  # since when, for a place
+        self._alarm: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
         self._name = name
         self._room = asyncio.Event()
         self._room.set()
@@ -68,8 +84,12 @@ class Lane:
         rest_s = BACK_OFF_S[0]
         while True:
             await self._room.wait()
+            most = min(max(self.free, 0) + self._prefetch.ahead - len(self._waiting), MAX_PULL)
+            if most < 1:  # jobs have become slow since there was room
+                self._look()
+                continue
             try:
-                jobs = await self._pull(min(self.free, MAX_PULL))
+                jobs = await self._pull(most)
             except DuelineApiError as error:
                 self.trouble = str(error)
                 serious = isinstance(error, NotAllowed | InvalidRequest)
@@ -83,8 +103,7 @@ class Lane:
                 continue
             rest_s, self.trouble = BACK_OFF_S[0], None
             for job in jobs:
-                self.busy += 1
-                self._begin(self, job)
+                self._waiting.append((self._loop.time(), self._lease(job)))
             self._look()
 
     async def _pull(self, most: int) -> Sequence[LeasedJob]:
@@ -109,9 +128,22 @@ class Lane:
         """The number of free places; 0 or less means none."""
         return self.places - self.busy - max(0, self.alone - self.places)
 
-    def leave(self) -> None:
+    @property
+    def in_hand(self) -> int:
+        """How many jobs run here or wait for a place."""
+        return self.busy + len(self._waiting)
+
+    def leave(self, spent_s: float) -> None:
+        """A job has ended, after it ran for so long."""
         self.busy -= 1
+        self._prefetch.ended(spent_s)
         self._look()
+
+    def stop(self) -> None:
+        """Give back the jobs that wait for a place. The pulls must have ended."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._give_up(len(self._waiting))
 
     def abandoned(self) -> None:
         """A thread was abandoned: it still runs although its job is over."""
@@ -130,10 +162,31 @@ class Lane:
         self._look()
 
     def _look(self) -> None:
-        if self.free > 0:
+        """Begin with the jobs that have a place now. Pull if there is room left, or if few jobs wait for the next."""
+        while self._waiting and self.free > 0:
+            self.busy += 1
+            self._begin(self, self._waiting.popleft()[1])
+        waiting, ahead = len(self._waiting), self._prefetch.ahead
+        if self.free > 0 or (waiting < ahead and waiting <= ahead // 2):
             self._room.set()
         else:
             self._room.clear()
+        if waiting and self._alarm is None:
+            self._alarm = self._loop.call_at(self._waiting[0][0] + PATIENCE_S, self._look_at_waiting)
+
+    def _look_at_waiting(self) -> None:
+        """Give back jobs that have waited too long."""
+        self._alarm = None
+        now_s = self._loop.time()
+        late = sum(since_s + PATIENCE_S <= now_s for since_s, _ in self._waiting)
+        if late:
+            self._prefetch.stuck()
+            self._give_up(late)
+        self._look()
+
+    def _give_up(self, count: int) -> None:
+        if count:
+            self._give_back([self._waiting.popleft()[1] for _ in range(count)])
 
     def _turned(self) -> Sequence[str]:
         self._turns = (self._turns + 1) % len(self.topics)

@@ -57,6 +57,8 @@ class Settings(msgspec.Struct, frozen=True):
     call: Callable[[Callable[[], Any]], Awaitable[Any]] | None = None
     do: Do | None = None
     name: str | None = None  # for the history of the jobs
+    prefetch: int = 0  # how many jobs each lane may pull ahead
+    ack_within_ms: int = 0  # how long an ack may wait for others
 
 
 class Runner:
@@ -73,7 +75,9 @@ class Runner:
         self._cut = asyncio.Event()
         self._cutting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._leases = Leases(queue, settings.lease_ms, lambda: self._stopping, settings.do)
-        self._acks = Acks(queue)
+        self._acks = Acks(
+            queue, settings.ack_within_ms / 1000, lambda: any(one.in_hand for one in self._lanes.values())
+        )
         self._settler = Settler(queue, self._acks, self._cut)
         self._threads = Threads()
         self._processes = Processes(queue, settings.token)
@@ -82,6 +86,7 @@ class Runner:
         self._pulling: list[asyncio.Task[None]] = []
         self._running: dict[asyncio.Task[None], JobLease] = {}
         self._since_ms: dict[asyncio.Task[None], int] = {}
+        self._returning: set[asyncio.Task[None]] = set()  # jobs that never got a place
 
     def jobs(self) -> list[tuple[str, str, int]]:
         """What is running: topic, id and since when, on this machine's clock; the oldest first."""
@@ -107,14 +112,17 @@ class Runner:
         except Unavailable as away:  # the lanes keep trying
             log.warning("the queue is unavailable: %s", away)
         loop = asyncio.get_running_loop()
-        lanes = [
-            Lane(self._queue, self._acks, topics, places, self._settings.lease_ms, self._begin, self._settings.name)
-            for topics, places in lanes_of(self._handlers, self._settings.places)
-        ]
+        lanes = [self._lane(topics, places) for topics, places in lanes_of(self._handlers, self._settings.places)]
         self._lanes = {topic: lane for lane in lanes for topic in lane.topics}
         self._pulling = [loop.create_task(lane.run(), name=f"pull {lane.topics}") for lane in lanes]
         for task in self._pulling:
             task.add_done_callback(_complain)
+
+    def _lane(self, topics: Sequence[str], places: int) -> Lane:
+        settings, calls = self._settings, (self._lease, self._begin, self._give_back)
+        return Lane(
+            self._queue, self._acks, topics, places, settings.lease_ms, *calls, settings.prefetch, settings.name
+        )
 
     async def stop(self, grace_s: float) -> None:
         """Stop pulling, let handlers continue for `grace_s`, then give the remaining jobs back uncounted."""
@@ -123,12 +131,16 @@ class Runner:
             task.cancel()
         self._processes.stopping()
         await asyncio.gather(*self._pulling, return_exceptions=True)
+        for lane in set(self._lanes.values()):
+            lane.stop()
+        self._acks.hurry()
         if self._running:
             await _until({self._cutting}, set(self._running), grace_s)
         self.cut()
         if self._running:
             log.info("giving %d jobs back", len(self._running))
-            _, silent = await asyncio.wait(set(self._running), timeout=CANCEL_S + LAST_WORDS_S)
+        if self._running or self._returning:
+            _, silent = await asyncio.wait({*self._running, *self._returning}, timeout=CANCEL_S + LAST_WORDS_S)
             for task in silent:  # the queue is unavailable: the leases will expire
                 task.cancel()
         await self._leases.stop()
@@ -143,8 +155,10 @@ class Runner:
 
     # --- one job ----------------------------------------------------------------------------------------------------
 
-    def _begin(self, lane: Lane, job: LeasedJob) -> None:
-        lease = self._leases.add(JobLease(job, self._leases))
+    def _lease(self, job: LeasedJob) -> JobLease:
+        return self._leases.add(JobLease(job, self._leases))
+
+    def _begin(self, lane: Lane, lease: JobLease) -> None:
         task = asyncio.get_running_loop().create_task(self._work(lane, lease))
         self._running[task] = lease
         self._since_ms[task] = int(time.time() * 1000)
@@ -154,6 +168,20 @@ class Runner:
         self._leases.remove(self._running.pop(task))
         self._since_ms.pop(task, None)
         _complain(task)
+
+    def _give_back(self, leases: Sequence[JobLease]) -> None:
+        """Give back jobs that never got a place."""
+        log.info("giving %d jobs back that were pulled ahead", len(leases))
+        task = asyncio.get_running_loop().create_task(self._settler.give_all_back(leases))
+        self._returning.add(task)
+
+        def ended(task: asyncio.Task[None]) -> None:
+            self._returning.discard(task)
+            for lease in leases:
+                self._leases.remove(lease)
+            _complain(task)
+
+        task.add_done_callback(ended)
 
     async def _work(self, lane: Lane, lease: JobLease) -> None:
         with Processing(lease.job) as span:
@@ -171,8 +199,9 @@ class Runner:
                 outcome = verdict.ending.name.lower()
             span.ended(None if outcome in _WELL else outcome, None if verdict is None else summary(verdict.error))
         finally:
-            self._metrics.ended(job.topic, outcome, loop.time() - begin_s)
-            lane.leave()
+            spent_s = loop.time() - begin_s
+            self._metrics.ended(job.topic, outcome, spent_s)
+            lane.leave(spent_s)
         if lease.is_lost:
             log.warning("%s %s: the lease is lost, the outcome is dropped", job.topic, job.id)
         elif verdict is None:
@@ -183,7 +212,9 @@ class Runner:
             await self._settler.settle(lease, verdict)
 
     async def _verdict(self, lease: JobLease) -> Verdict | None:
-        """The verdict on the job; None: it must be given back."""
+        """The verdict on the job; None: it must be given back, or its lease was lost."""
+        if lease.is_lost:  # while it waited for a place
+            return None
         context = Context(lease.job, lease)
         work = asyncio.get_running_loop().create_task(self._run_job(context))
         await asyncio.wait({work, lease.lost, self._cutting}, return_when=asyncio.FIRST_COMPLETED)

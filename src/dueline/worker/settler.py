@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from ..api.answers import LeasedJob, Outcome
 from ..client.errors import DuelineApiError, InvalidRequest, RateLimited, StoreFull, Unavailable
@@ -56,6 +56,16 @@ class Settler:
         """Release the job at once, to its old place in the order, without counting an attempt."""
         await self._report(lease, "release", lambda: self._release(lease.job, 0, None, count=False, discard=False))
 
+    async def give_all_back(self, leases: Sequence[JobLease]) -> None:
+        """`give_back` of several jobs: in one call, or one by one if that fails."""
+        try:
+            outcomes = await self._queue.release([lease.job for lease in leases], 0, None, False, False)
+        except DuelineApiError:
+            await asyncio.gather(*map(self.give_back, leases))
+            return
+        for lease, outcome in zip(leases, outcomes, strict=True):
+            self._check("release", lease.job, outcome)
+
     async def _report(
         self, lease: JobLease, what: str, report: Callable[[], Awaitable[Outcome]]
     ) -> InvalidRequest | None:
@@ -70,13 +80,15 @@ class Settler:
         except DuelineApiError as refused:
             log.error("cannot %s %s %s: %s", what, job.topic, job.id, refused)
             return refused if isinstance(refused, InvalidRequest) else None
-        if outcome is None:
-            return None
+        if outcome is not None:
+            self._check(what, job, outcome)
+        return None
+
+    def _check(self, what: str, job: LeasedJob, outcome: Outcome) -> None:
         if outcome.error is not None:
             log.warning("%s of %s %s: %s (it may be delivered again)", what, job.topic, job.id, outcome.error.message)
         elif outcome.result == "dead":
             log.warning("%s %s is dead (%s)", job.topic, job.id, outcome.reason)
-        return None
 
     async def _release(
         self, job: LeasedJob, delay_ms: int | None, error: str | None, *, count: bool, discard: bool

@@ -51,6 +51,8 @@ Hook = TypeVar("Hook", bound=Callable[[], Any])
 
 LEASE = "30s"
 GRACE = "20s"
+PREFETCH, MAX_PREFETCH = 100, 500
+ACK_WITHIN = "5ms"
 PROPOSAL_S = 1.0  # how long `start` waits for the policy proposals; after that they continue in the background
 LET_GO_S = 0.5  # how long a start that is being cancelled may take to close its connection
 
@@ -72,6 +74,8 @@ class Worker:
         processes: int | None = None,
         lease: Duration = LEASE,
         grace: Duration = GRACE,
+        prefetch: int = PREFETCH,
+        ack_within: Duration = ACK_WITHIN,
         middleware: Sequence[Middleware] = (),
         modules: Sequence[str | ModuleType] = (),
         health: str | None = None,
@@ -83,6 +87,8 @@ class Worker:
         `concurrency`, `threads`, `processes`: how many jobs run at a time in coroutines, threads and processes (default
         for processes: one per processor). `lease`: renewed automatically while a handler runs; if this process is
         killed, its jobs are redelivered after this time. `grace`: how long handlers may continue when the worker stops.
+        `prefetch`: how many jobs it may pull ahead while jobs are quick; 0: none. `ack_within`: how long an ack may
+        wait for others, so that they share a call; 0: each leaves at once.
         `modules`: modules with TaskWorker classes. `health`: HOST:PORT for /healthz, /readyz and /metrics.
         `name`: written into the schedules that this worker declares, so that `prune_schedules` knows them; also shown
         by `dueline workers`."""
@@ -97,6 +103,14 @@ class Worker:
         if self._lease_ms < 1000:
             raise ValueError("lease: must be at least 1 second, because it is renewed at a third of its length")
         self._grace_s = duration_ms(grace, "grace") / 1000
+        if not 0 <= prefetch <= MAX_PREFETCH:
+            raise ValueError(f"prefetch: must be 0 to {MAX_PREFETCH}, is {prefetch}")
+        self._prefetch = prefetch
+        self._ack_within_ms = duration_ms(ack_within, "ack_within")
+        if self._ack_within_ms > self._lease_ms / 10:
+            raise ValueError(
+                "ack_within: must be at most a tenth of the lease, because an ack that waits is not stored"
+            )
         self._middleware = tuple(middleware)
         self._modules = tuple(modules)
         self._health: HealthPort | None = None
@@ -378,7 +392,8 @@ class Worker:
     def _settings(self) -> Settings:
         name, host = worker_name(self._name), self._host
         if host is None:
-            return Settings(self._places, self._lease_ms, self._middleware, self._token, name=name)
+            own = (self._prefetch, self._ack_within_ms)
+            return Settings(self._places, self._lease_ms, self._middleware, self._token, None, None, name, *own)
         middleware = (*host.middleware, *self._middleware)
         return Settings(self._places, self._lease_ms, middleware, self._token, host.call, host.do, name)
 

@@ -13,6 +13,7 @@ from dueline.dialects.camellia.monitor import Monitor
 from dueline.dialects.camellia.settings import CamelliaSettings
 from dueline.dialects.http import Request
 from dueline.engine.commands import Pull
+from dueline.engine.completion import awaited
 from dueline.engine.engine import Engine
 from dueline.engine.job import Job
 from dueline.engine.limits import Limits
@@ -80,7 +81,7 @@ async def test_a_success_shows_what_is_stored_also_when_the_old_message_ends_in_
     async def send(msg: str) -> bytes:
         form = urlencode({"topic": "t", "msgId": "one", "msg": msg, "delayMillis": 0}).encode()
         headers = {name.lower(): value for name, value in FORM.items()}
-        return (await handlers.send_msg(Request("POST", BASE + "sendMsg", "", headers, form))).body
+        return (await awaited(handlers.send_msg, Request("POST", BASE + "sendMsg", "", headers, form))).body
 
     assert b'"msg":"old"' in await send("old")
     assert b'"msg":"new"' in await send("new")

@@ -14,6 +14,7 @@ from dueline.dialects.camellia.pages import CamelliaPages
 from dueline.dialects.camellia.settings import CamelliaSettings
 from dueline.dialects.http import Request
 from dueline.engine import errors
+from dueline.engine.completion import Done, poll
 from dueline.engine.engine import Engine
 from dueline.engine.limits import Limits
 from dueline.engine.metrics import EngineMetrics
@@ -63,8 +64,8 @@ class RefusingEngine:
     def __init__(self, error: errors.DuelineError) -> None:
         self._error = error
 
-    async def pull(self, command: Any) -> Any:
-        raise self._error
+    def post_pull(self, command: Any, done: Done) -> None:
+        done(self._error)
 
 
 @pytest.mark.parametrize(("error", "least_s"), [(errors.StoreDown(), 0.99), (errors.Draining(), 0.0)])
@@ -75,7 +76,7 @@ async def test_a_long_poll_learns_of_trouble_after_a_moment_so_that_the_sdk_does
     handlers = CamelliaHandlers(cast(Engine, RefusingEngine(error)), Limits(), CamelliaSettings(), monitor)
     began_s = time.monotonic()
     with pytest.raises(type(error)):
-        await handlers.long_polling_msg(POLL)
+        await poll(handlers.long_polling_msg, POLL)
     assert time.monotonic() - began_s >= least_s
 
 

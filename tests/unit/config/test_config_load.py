@@ -14,7 +14,7 @@ from dueline.config.settings import NamespaceLimits, Server, Settings, StaticIns
 from dueline.config.table import keys
 from dueline.engine.limits import Limits
 from dueline.engine.policy import Ladder
-from dueline.server.push import refusal as push_refusal
+from dueline.server.start_checks import push_refusal
 from dueline.store.valkey.tls import StoreTls
 from tools.docs.config import page
 

@@ -28,6 +28,7 @@ from dueline.engine.engine import Engine
 from dueline.engine.errors import Expanding, InvalidField, NotFound, StoreDown
 from dueline.engine.job import BodyKind, Partition
 from dueline.engine.policy import TopicPolicy
+from dueline.engine.posts import PostedByTask
 from dueline.engine.store import Code, Control, OnConflict, Ref, SendOutcome
 from dueline.store.memory import MemoryStore
 from dueline.testing.clock import VirtualClock
@@ -37,7 +38,7 @@ OPERATIONS = ("send", "pull", "ack", "cancel", "read", "control", "stored_ids", 
 DIRECTORY = ("register", "topic", "set_config")
 
 
-class Hesitant:
+class Hesitant(PostedByTask):
     """One process's way to a store. `lives`: how many calls it makes before it dies."""
 
     def __init__(

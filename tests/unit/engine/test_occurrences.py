@@ -135,6 +135,19 @@ def test_every_minute_around_a_clock_change_has_the_right_next_time(cron: str, z
         assert mine.last(at_ms, expected[-1]) == (later[-1], len(later))
 
 
+@pytest.mark.parametrize("cron", ["*/20 2,3 * * *", "0,20 2 * * *", "*/7 * * * * *"])
+@pytest.mark.parametrize("day", [SPRING, AUTUMN])
+def test_an_answer_does_not_depend_on_the_questions_before_it(cron: str, day: str) -> None:
+    rng, start_ms = random.Random(14), milliseconds(datetime.fromisoformat(day))
+    mine, at_ms, found_ms = occurrences(cron, "Europe/Madrid"), start_ms, start_ms
+    for _ in range(100):
+        near_ms = rng.choice((at_ms, found_ms)) + rng.choice((-1001, -1, 0, 0, 1))
+        at_ms = rng.choice((near_ms, near_ms, near_ms, start_ms + rng.randint(0, 6 * HOUR_MS)))
+        found_ms = mine.after(at_ms)
+        assert found_ms == occurrences(cron, "Europe/Madrid").after(at_ms)
+        assert found_ms is not None
+
+
 def test_an_interval_is_a_grid_that_does_not_depend_on_when_somebody_looks() -> None:
     grid = every(15 * 60_000)
     noon_ms = milliseconds(datetime(2026, 11, 16, 12))

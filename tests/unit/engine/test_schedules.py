@@ -53,6 +53,15 @@ async def test_every_occurrence_becomes_one_job_at_its_time(kit: ScheduleKit) ->
     assert sum(metrics.late.counts) == 4
 
 
+async def test_occurrences_at_one_moment_cost_one_pull_one_send_and_one_release(kit: ScheduleKit) -> None:
+    for name in "abc":
+        await kit.put(name, every(10))
+    await kit.advance(10)
+    before = len(kit.store.calls)
+    await kit.advance(10)
+    assert kit.store.calls[before:] == ["pull", "send", "release", "pull"]  # the last one waits
+
+
 async def test_a_resting_schedule_makes_no_calls(kit: ScheduleKit) -> None:
     await kit.put("a", Schedule("t", template(), cron="0 0 1 1 *"))
     await settled()

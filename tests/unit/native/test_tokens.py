@@ -44,6 +44,7 @@ def test_a_token_is_made_and_shown_once(api: Api) -> None:
         "max_polls": None,
         "max_pending_jobs": None,
         "max_queued_jobs": None,
+        "look_ups_per_s": None,
         "push_allow": None,
     }
     assert api.get(f"/v1/tokens/{id}") == (200, reply.json)

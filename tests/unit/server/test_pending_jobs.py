@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
@@ -30,12 +31,13 @@ class CountingEngine(Engine):
         return await super().topics(*words)  # type: ignore[arg-type]
 
 
-def limited(max_jobs: int = 3) -> tuple[CountingEngine, PendingJobs]:
+def limited(max_jobs: int = 3, clock: Callable[[], float] = lambda: 0.0) -> tuple[CountingEngine, PendingJobs]:
     engine = CountingEngine(MemoryStore(lambda: 1_000_000))
     pending = PendingJobs(
         engine,
         lambda namespace: max_jobs if namespace == "n" else None,
         lambda namespace, most, grant: QuotaExceeded(f"{namespace} {most} {'' if grant is None else grant.token_id}"),
+        clock,
     )
     engine.limit_sends(pending)
     return engine, pending
@@ -57,6 +59,21 @@ async def test_the_first_send_counts_what_other_servers_have_stored() -> None:
     assert pending.in_use() == {"n": 3}
     assert engine.counts == 1  # the count is fresh for a second
     await send(engine, *"abcdefgh", namespace="m")
+
+
+async def test_the_store_is_counted_every_second_when_half_is_used_and_every_five_seconds_before() -> None:
+    now_s = 100.0
+    engine, pending = limited(10, lambda: now_s)
+    await send(engine, "0")
+    counts: list[int] = []
+    for number in range(1, 10):
+        now_s += 1.01
+        await send(engine, str(number))
+        await asyncio.gather(*(task for task in asyncio.all_tasks() if task is not asyncio.current_task()))
+        counts.append(engine.counts)
+    # 2 to 5 jobs are at most half of the limit; the sixth is sent when the count is old anyway
+    assert counts == [1, 1, 1, 1, 2, 3, 4, 5, 6]
+    assert pending.in_use() == {"n": 10}
 
 
 async def test_sends_at_the_same_moment_share_a_count_and_do_not_exceed_the_limit() -> None:

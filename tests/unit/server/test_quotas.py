@@ -12,9 +12,8 @@ from dueline.api.answers import LimitUse
 from dueline.config.settings import NamespaceLimits
 from dueline.dialects.http import PUBLIC, Request, Response, Route, TokenPlace
 from dueline.engine.errors import DuelineError, QuotaExceeded
-from dueline.engine.queue_limit import QueuedCall
 from dueline.rights import ALL, EVERYTHING, Grant, Right, TokenLimits
-from dueline.server.quotas import Bucket, ConnectionQuota, Quotas
+from dueline.server.quotas import Bucket, ConnectionQuota, Quotas, take
 from dueline.server.router import Found
 
 RATES = st.floats(0.01, 50)
@@ -51,7 +50,7 @@ def test_a_bucket_never_gives_more_than_its_rate_and_its_burst(rate: float, paus
     bucket, now_s, taken = Bucket(rate), 100.0, []
     for pause_s in pauses_s:
         now_s += pause_s
-        while bucket.take(now_s):
+        while take((bucket,), now_s):
             taken.append(now_s)
     burst = max(rate, 10)
     for first, start_s in enumerate(taken):
@@ -65,13 +64,13 @@ def test_a_bucket_gives_one_when_its_wait_is_over_and_not_long_before(rate: floa
     bucket, now_s = Bucket(rate), 100.0
     for pause_s in pauses_s:
         now_s += pause_s
-        while bucket.take(now_s):
+        while take((bucket,), now_s):
             pass
         wait_s = bucket.wait_s()
         assert 0 < wait_s <= 1 / rate + 1e-6
-        assert not bucket.take(now_s + wait_s * 0.9)
+        assert not take((bucket,), now_s + wait_s * 0.9)
         now_s += wait_s + 1e-6
-        assert bucket.take(now_s)
+        assert take((bucket,), now_s)
 
 
 @UNHURRIED
@@ -80,7 +79,7 @@ def test_a_bucket_that_rests_is_full_again_and_no_fuller(rate: float) -> None:
     bucket = Bucket(rate)
     for now_s in (0.0, 1e6):
         taken = 0
-        while bucket.take(now_s):
+        while take((bucket,), now_s):
             taken += 1
         assert taken == int(max(rate, 10))
 
@@ -169,24 +168,23 @@ def test_what_a_token_uses_is_shown_with_its_id_beside_its_namespace() -> None:
     queue = quota.queue
     assert queue is not None
     ConnectionQuota().count(quota, 0)
-    with QueuedCall(queue) as call:
-        call.hold(9)  # any call fits into an empty queue
-        call.hold(2)  # it is the same call
-        with pytest.raises(QuotaExceeded, match=r"The token t may have 4 jobs .*limits\.max_queued_jobs of the token"):
-            QueuedCall(queue).hold(3)
-        refusal = quotas.refuse_pending("n", 7, grant)
-        assert refusal.message == (
-            "The token t may have 7 pending jobs in its namespace (limits.max_pending_jobs of the token)."
-        )
-        with quota.poll:
-            assert quotas.in_use() == [
-                LimitUse("token_requests_per_s", 5, None, 0, "n", "t"),
-                LimitUse("token_max_connections", 2, 1, 0, "n", "t"),
-                LimitUse("token_max_polls", 3, 1, 0, "n", "t"),
-                LimitUse("token_max_pending_jobs", 7, 6, 1, "n", "t"),
-                LimitUse("token_max_queued_jobs", 4, 2, 1, "n", "t"),
-            ]
-    assert queue.jobs == 0
+    held = queue.hold(9)  # any call fits into an empty queue
+    held = queue.hold(2, held)  # it is the same call
+    with pytest.raises(QuotaExceeded, match=r"The token t may have 4 jobs .*limits\.max_queued_jobs of the token"):
+        queue.hold(3)
+    assert queue.jobs == held
+    refusal = quotas.refuse_pending("n", 7, grant)
+    assert refusal.message == (
+        "The token t may have 7 pending jobs in its namespace (limits.max_pending_jobs of the token)."
+    )
+    with quota.poll:
+        assert quotas.in_use() == [
+            LimitUse("token_requests_per_s", 5, None, 0, "n", "t"),
+            LimitUse("token_max_connections", 2, 1, 0, "n", "t"),
+            LimitUse("token_max_polls", 3, 1, 0, "n", "t"),
+            LimitUse("token_max_pending_jobs", 7, 6, 1, "n", "t"),
+            LimitUse("token_max_queued_jobs", 4, 2, 1, "n", "t"),
+        ]
     other = Grant(frozenset({Right.SEND}), "n", token_id="u", generation=1, limits=limits)
     quotas.of(SEND, other, "n")
     assert [row.refused for row in quotas.in_use() if row.token_id == "u"] == [0] * 5  # those of "t" are not its own

@@ -23,7 +23,7 @@ from dueline.engine.limits import BATCH_JOBS, Limits
 from dueline.engine.outcomes import Actor, OutcomeHook, Outcomes, begin_call
 from dueline.engine.queue_limit import QueueLimit
 from dueline.store.valkey import batching
-from dueline.store.valkey.batching import SECOND_LANE_JOBS, Batcher
+from dueline.store.valkey.batching import SECOND_LANE_JOBS, Batcher, in_task
 from tests.kit.waiting import turns
 
 
@@ -34,7 +34,7 @@ class Store:
         self.flying: dict[int, tuple[list[str], asyncio.Future[None]]] = {}
         self.seen: list[list[str]] = []
         self.idle = 0
-        self.batcher: Batcher[str, str] = Batcher(self._run, str, len, self._is_idle, limits, lanes, namespace)
+        self.batcher: Batcher[str, str] = Batcher(in_task(self._run), str, len, self._is_idle, limits, lanes, namespace)
 
     def _is_idle(self) -> None:
         self.idle += 1
@@ -311,7 +311,7 @@ async def test_items_of_one_call_are_told_with_the_actor_of_each() -> None:
     async def run(items: list[str], lane: int) -> list[str]:
         return items
 
-    batcher: Batcher[str, str] = Batcher(run, str, len, lambda: None, Limits(), hook=hook, tell=heard.tell)
+    batcher: Batcher[str, str] = Batcher(in_task(run), str, len, lambda: None, Limits(), hook=hook, report=heard.tell)
 
     async def request(who: str, items: list[str]) -> asyncio.Task[object]:
         actor = Actor(who)

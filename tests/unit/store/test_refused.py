@@ -10,8 +10,9 @@ from redis.exceptions import NoScriptError
 
 from dueline.engine.errors import Unavailable, UnknownOutcome
 from dueline.engine.job import Partition
-from dueline.store.valkey import calls as module
-from dueline.store.valkey.calls import REFUSED_PATIENCE_S, Calls
+from dueline.store.valkey import attempts as module
+from dueline.store.valkey.attempts import REFUSED_PATIENCE_S
+from dueline.store.valkey.calls import Calls
 from dueline.store.valkey.codec import pack_numbers
 from dueline.store.valkey.link import Link, LinkLost
 from tests.kit.waiting import turns

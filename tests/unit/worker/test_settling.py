@@ -93,7 +93,7 @@ async def test_nothing_is_said_of_a_job_whose_lease_is_lost(
 
 
 async def test_a_full_lane_pulls_and_acks_in_one_call() -> None:
-    async with worker_kit() as kit:
+    async with worker_kit(prefetch=0) as kit:
 
         @kit.worker.handles("t", concurrency=1)
         async def handle(n: int) -> None:

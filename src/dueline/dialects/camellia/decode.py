@@ -69,10 +69,10 @@ def send_msg(request: Request, settings: CamelliaSettings, limits: Limits, now_m
     retry = settings.max_retry if wanted_retry is None or wanted_retry < 0 else wanted_retry
     max_attempts = retry + 1 if retry < limits.max_attempts else None
     command = commands.Send(
-        id=msg_id or None,
-        body=msg.encode(),
-        kind=BodyKind.TEXT,
-        delay_ms=delay_ms,
+        msg_id or None,
+        msg.encode(),
+        BodyKind.TEXT,
+        delay_ms,
         ttl_ms=ttl_ms,
         max_attempts=max_attempts,
         retry=AT_ONCE,

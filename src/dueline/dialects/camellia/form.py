@@ -22,6 +22,7 @@ MAX_PARAMETERS = 10_000
 MAX_DIGITS = 1_000
 INT, LONG = 31, 63
 
+_ESCAPES = re.compile(rb"[%+]")
 _BROKEN = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _DECIMAL = re.compile(r"[+-]?\d+")  # \d matches all Unicode digits, as in Java
 _HEX = re.compile(r"-?(?:0[xX]|#)([0-9A-Fa-f]+)", re.ASCII)
@@ -39,9 +40,11 @@ class Form:
 
     def __init__(self, request: Request) -> None:
         self._values: dict[str, list[str]] = {}
-        room = self._read(request.query.encode("latin-1", "replace"), MAX_PARAMETERS)
+        room = (
+            self._read(request.query.encode("latin-1", "replace"), MAX_PARAMETERS) if request.query else MAX_PARAMETERS
+        )
         content_type = request.headers.get("content-type", "")
-        kind = content_type.partition(";")[0].strip().lower()
+        kind = FORM if content_type == FORM else content_type.partition(";")[0].strip().lower()
         if request.method != "POST":
             return
         if kind == FORM:
@@ -59,6 +62,13 @@ class Form:
     def _read(self, text: bytes, room: int) -> int:
         if not text:
             return room
+        if _ESCAPES.search(text) is None and text.isascii():
+            pairs = text.decode().split("&", room)[:room]
+            for pair in pairs:
+                name, _, value = pair.partition("=")
+                if name:
+                    self._values.setdefault(name, []).append(value)
+            return room - len(pairs)
         for pair in text.split(b"&", room):
             if room == 0:
                 break
@@ -91,7 +101,8 @@ class Form:
         values = self._values.get(name)
         if values is None or values[0] == "":
             return None
-        number = _number("".join(values[0].split()))
+        text = values[0]
+        number = int(text) if len(text) < 10 and text.isascii() and text.isdigit() else _number("".join(text.split()))
         if number is None or not -(1 << bits) <= number < 1 << bits:
             raise FrameworkRefusal(f"is not a whole number of {bits + 1} bits", name)
         return number

@@ -11,14 +11,15 @@ import asyncio
 from collections.abc import Sequence
 from functools import partial
 
-from ...engine.commands import Pull
+from ...engine.commands import Pull, Sent
+from ...engine.completion import Begun, leave
 from ...engine.engine import Engine
 from ...engine.errors import Draining, NotFound, Unavailable
 from ...engine.job import LeasedJob, Reason, State
 from ...engine.limits import LAST_MS, Limits, is_name
 from ...engine.store import Code, Ref, Release, Spare
 from ...rights import Grant
-from ..http import Request, Response
+from ..http import Answer, Request, Response
 from . import decode, encode
 from .monitor import Monitor
 from .settings import CamelliaSettings
@@ -28,7 +29,7 @@ SEND_TRIES = 4
 
 
 class CamelliaHandlers:
-    """Each method is named after its route."""
+    """Each method is named after its route. Sends, pulls and acks are lines (dialects.http)."""
 
     def __init__(self, engine: Engine, limits: Limits, settings: CamelliaSettings, monitor: Monitor) -> None:
         self._engine = engine
@@ -37,41 +38,60 @@ class CamelliaHandlers:
         self._namespace = settings.namespace
         self._monitor = monitor
 
-    async def send_msg(self, request: Request) -> Response:
+    def send_msg(self, request: Request, answer: Answer) -> None:
         parsed = decode.send_msg(request, self._settings, self._limits, self._engine.store.now_ms())
         request.check_topic(parsed.topic)
         if parsed.command.id is not None:
             request.check_own_id(self._engine.has_namespace_ids(self._namespace))
-        response = await self._send(parsed, request.grant)
-        self._monitor.of(parsed.topic).send_msg += 1
-        return response
+        told = partial(self._sent, parsed, request.grant, answer)
+        self._engine.post_send(self._namespace, parsed.topic, parsed.command, request.grant, told)
 
-    async def pull_msg(self, request: Request) -> Response:
+    def _sent(self, parsed: decode.SendMsg, grant: Grant, answer: Answer, done: Sent | BaseException) -> None:
+        if isinstance(done, BaseException):
+            answer(done)
+        elif done.result != "kept" and done.due_at_ms < LAST_MS:
+            self._monitor.of(parsed.topic).send_msg += 1
+            answer(encode.sent(parsed, done))
+        else:
+            leave(self._shown(parsed, grant, done), answer)
+
+    def pull_msg(self, request: Request, answer: Answer) -> Begun:
         command = decode.pull_msg(request, self._settings, self._limits, waits=False)
-        request.check_topic(command.topics[0])
-        return await self._pull(command, encode.JSON)
+        return self._pull(request, command, encode.JSON, answer)
 
-    async def long_polling_msg(self, request: Request) -> Response:
+    def long_polling_msg(self, request: Request, answer: Answer) -> Begun:
         command = decode.pull_msg(request, self._settings, self._limits, waits=True)
-        request.check_topic(command.topics[0])
-        try:
-            return await self._pull(command, encode.string_type(request))
-        except Unavailable as error:
-            if not isinstance(error, Draining):
-                await asyncio.sleep(min(CALM_S, command.wait_ms / 1000))
-            raise
 
-    async def ack_msg(self, request: Request) -> Response:
+        def told(result: Response | BaseException) -> None:
+            if isinstance(result, Unavailable) and not isinstance(result, Draining):
+                leave(_calmly(result, command.wait_ms), answer)
+            else:
+                answer(result)
+
+        return self._pull(request, command, encode.string_type(request), told)
+
+    def ack_msg(self, request: Request, answer: Answer) -> None:
         ref = decode.msg_ref(request, "ack", default=True)
         request.check_topic(ref.topic)
         if not ref.can_be():
-            return encode.OK
-        if ref.flag:
-            await self._engine.ack(self._namespace, ref.topic, [Ref(ref.msg_id, None)])
+            answer(encode.OK)
+        elif ref.flag:
+            told = partial(self._acked, ref, answer)
+            self._engine.post_ack(self._namespace, ref.topic, [Ref(ref.msg_id, None)], told)
         else:
-            [done] = await self._engine.release(self._namespace, ref.topic, [Release(ref.msg_id, None, delay_ms=0)])
-            if done.code is Code.DEAD and done.reason is Reason.EXHAUSTED:
-                self._monitor.rejected(ref.topic)
+            leave(self._release(ref), answer)
+
+    def _acked(self, ref: decode.MsgRef, answer: Answer, done: object) -> None:
+        if isinstance(done, BaseException):
+            answer(done)
+        else:
+            self._monitor.of(ref.topic).ack_msg += 1
+            answer(encode.OK)
+
+    async def _release(self, ref: decode.MsgRef) -> Response:
+        [done] = await self._engine.release(self._namespace, ref.topic, [Release(ref.msg_id, None, delay_ms=0)])
+        if done.code is Code.DEAD and done.reason is Reason.EXHAUSTED:
+            self._monitor.rejected(ref.topic)
         self._monitor.of(ref.topic).ack_msg += 1
         return encode.OK
 
@@ -97,28 +117,38 @@ class CamelliaHandlers:
         self._monitor.of(ref.topic).get_msg += 1
         return encode.one(encode.job_msg(job, self._engine.store.now_ms()))
 
-    async def _send(self, parsed: decode.SendMsg, grant: Grant) -> Response:
-        """Store the message, or return the live message that already has this id. If the delay reaches past the latest
-        possible time, the answer shows the message as stored, too."""
+    async def _shown(self, parsed: decode.SendMsg, grant: Grant, done: Sent) -> Response:
+        """The live message that already has this id, or the one that was just stored, if its delay reaches past the
+        latest possible time."""
         for _ in range(SEND_TRIES):
-            done = await self._engine.send(self._namespace, parsed.topic, parsed.command, grant)
-            if done.result != "kept" and done.due_at_ms < LAST_MS:
-                return encode.sent(parsed, done)
             try:
                 job = await self._engine.get(self._namespace, parsed.topic, done.id)
+                msg = encode.job_msg(job, self._engine.store.now_ms())
+                if msg.status not in encode.ENDED:
+                    self._monitor.of(parsed.topic).send_msg += 1
+                    return encode.one(msg)
             except NotFound:
-                continue  # it ended and was removed between the two calls, so the id is free now
-            msg = encode.job_msg(job, self._engine.store.now_ms())
-            if msg.status not in encode.ENDED:  # else it ended between the two calls: try again
-                return encode.one(msg)
+                pass
+            # It has ended since, so the id is free now.
+            done = await self._engine.send(self._namespace, parsed.topic, parsed.command, grant)
+            if done.result != "kept" and done.due_at_ms < LAST_MS:
+                self._monitor.of(parsed.topic).send_msg += 1
+                return encode.sent(parsed, done)
         raise Unavailable("other callers keep changing the message with this id; nothing was done")
 
-    async def _pull(self, command: Pull, content_type: str) -> Response:
+    def _pull(self, request: Request, command: Pull, content_type: str, answer: Answer) -> Begun:
         topic = command.topics[0]
+        request.check_topic(topic)
         if not is_name(topic):
-            await self._engine.idle(command.wait_ms)
-            return encode.pulled([], content_type)
-        return self._pulled(topic, await self._engine.pull(command), content_type)
+            return leave(self._idle(command.wait_ms, content_type), answer)
+        return self._engine.post_pull(command, partial(self._told, topic, content_type, answer))
+
+    async def _idle(self, wait_ms: int, content_type: str) -> Response:
+        await self._engine.idle(wait_ms)
+        return encode.pulled([], content_type)
+
+    def _told(self, topic: str, content_type: str, answer: Answer, jobs: list[LeasedJob] | BaseException) -> None:
+        answer(jobs if isinstance(jobs, BaseException) else self._pulled(topic, jobs, content_type))
 
     def _pulled(self, topic: str, jobs: Sequence[LeasedJob], content_type: str) -> Response:
         response = encode.pulled(jobs, content_type)
@@ -126,6 +156,11 @@ class CamelliaHandlers:
             self._monitor.of(topic).pulled(jobs, self._engine.store.now_ms())
             response.undelivered = partial(self._engine.undelivered, self._namespace, jobs)
         return response
+
+
+async def _calmly(error: Unavailable, wait_ms: int) -> Response:
+    await asyncio.sleep(min(CALM_S, wait_ms / 1000))
+    raise error
 
 
 def _check_possible(ref: decode.MsgRef) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...rights import Right
-from ..http import PUBLIC, Browser, Route, TokenPlace
+from ..http import PUBLIC, Browser, Route, TokenPlace, line_route
 from .handlers import CamelliaHandlers
 from .pages import CamelliaPages
 from .settings import MAX_FORM_BYTES
@@ -16,11 +16,11 @@ def routes(h: CamelliaHandlers, p: CamelliaPages) -> tuple[Route, ...]:
     """The table with its handlers."""
     most, token = MAX_FORM_BYTES, TokenPlace.ANYWHERE
     return (
-        Route("POST", QUEUE + "sendMsg", h.send_msg, "camellia_send_msg", Right.SEND, token, max_body_bytes=most),
-        Route("POST", QUEUE + "pullMsg", h.pull_msg, "camellia_pull_msg", Right.PULL, token, max_body_bytes=most),
-        Route("POST", QUEUE + "longPollingMsg", h.long_polling_msg, "camellia_long_polling_msg", Right.PULL, token,
-              parks=True, max_body_bytes=most),
-        Route("POST", QUEUE + "ackMsg", h.ack_msg, "camellia_ack_msg", Right.PULL, token, max_body_bytes=most),
+        line_route("POST", QUEUE + "sendMsg", h.send_msg, "camellia_send_msg", Right.SEND, token, max_body_bytes=most),
+        line_route("POST", QUEUE + "pullMsg", h.pull_msg, "camellia_pull_msg", Right.PULL, token, max_body_bytes=most),
+        line_route("POST", QUEUE + "longPollingMsg", h.long_polling_msg, "camellia_long_polling_msg", Right.PULL,
+                   token, parks=True, max_body_bytes=most),
+        line_route("POST", QUEUE + "ackMsg", h.ack_msg, "camellia_ack_msg", Right.PULL, token, max_body_bytes=most),
         Route("POST", QUEUE + "deleteMsg", h.delete_msg, "camellia_delete_msg", Right.MANAGE, token,
               max_body_bytes=most, audited=True),
         Route("POST", QUEUE + "getMsg", h.get_msg, "camellia_get_msg", Right.READ, token, max_body_bytes=most),

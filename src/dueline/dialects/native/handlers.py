@@ -17,11 +17,12 @@ from ...engine import commands
 from ...engine.audit_log import AuditFilter
 from ...engine.engine import Engine
 from ...engine.errors import BadRequest, DuelineError, Forbidden, NotFound
-from ...engine.fan_out import PartialOutcome, error_for
 from ...engine.replies import refusal
 from ...engine.store import Outcome
+from ...rights import Right
 from ..contract import PushRules
 from . import decode, encode
+from .items import in_list, of_each
 from .merging import cancelled_key
 from .push_rules import check_callable
 from .wire import Caller, plain_name
@@ -202,10 +203,12 @@ class NativeHandlers:
 
     async def info(self, caller: Caller, _: object) -> Reply:
         info = self._info()
-        shown = tuple(  # a token must not see other namespaces, nor what other tokens use
+        sees_tokens = caller.grant.namespace is None and caller.grant.allows(Right.ADMIN)
+        shown = tuple(  # a token must not see other namespaces, nor what other tokens use, unless it manages them all
             one
             for one in info.limits_in_use
-            if one.namespace in (None, caller.namespace) and one.token_id in (None, caller.grant.token_id)
+            if one.namespace in (None, caller.namespace)
+            and (sees_tokens or one.token_id in (None, caller.grant.token_id))
         )
         access = encode.access(caller.grant)
         return Reply(msgspec.structs.replace(info, namespace=caller.namespace, limits_in_use=shown, access=access))
@@ -242,13 +245,10 @@ async def _each(
     field inside the list `name` ("[3].lease" becomes "jobs[3].lease")."""
     try:
         return await call
-    except PartialOutcome as partly:
-        return partly.results
     except BadRequest as error:
-        if error.field is None or error.field.startswith("["):
-            error.field = name + (error.field or "")
-        raise
+        raise in_list(error, name) from None
     except DuelineError as error:
-        if not ids:
+        results = of_each(error, ids)
+        if results is None:
             raise
-        return [error_for(error, id) for id in ids]
+        return results

@@ -87,6 +87,7 @@ class TokenHandlers:
             max_polls=limits.max_polls,
             max_pending_jobs=limits.max_pending_jobs,
             max_queued_jobs=limits.max_queued_jobs,
+            look_ups_per_s=limits.look_ups_per_s,
             push_allow=limits.push_allow,
         )
 
@@ -101,6 +102,7 @@ def _limits(request: tr.CreateToken) -> TokenLimits | None:
         max_polls=request.max_polls,
         max_pending_jobs=request.max_pending_jobs,
         max_queued_jobs=request.max_queued_jobs,
+        look_ups_per_s=request.look_ups_per_s,
         push_allow=None if request.push_allow is None else tuple(request.push_allow),
     )
     return None if limits == TokenLimits() else limits

@@ -103,8 +103,8 @@ def reader(operation: Operation) -> Read:
         body = request.body
         if empty is not None and not body:
             return empty
-        _check_media(request)
-        return _decoded(decode, body)
+        check_media(request)
+        return decoded(decode, body)
 
     return read
 
@@ -125,7 +125,7 @@ def checked(operation: str, request: Any, max_bytes: int) -> Any:
     text = _to_json({} if request is None else request)
     if len(text) > max_bytes:
         raise BodyTooLarge(f"The body has more than {max_bytes} bytes.")
-    return _decoded(decode, text)
+    return decoded(decode, text)
 
 
 def query_string(request: Request, kind: Any) -> Any:
@@ -159,7 +159,7 @@ def _query_value(name: str, text: str) -> Any:
     return text
 
 
-def _check_media(request: Request) -> None:
+def check_media(request: Request) -> None:
     """Require JSON in UTF-8 as the declared type, because any web page can send a body without a type or as a form."""
     given = request.headers.get("content-type", "")
     if given == "application/json" or not request.body:
@@ -173,7 +173,8 @@ def _check_media(request: Request) -> None:
         raise UnsupportedMediaType("Send the body as application/json in UTF-8.")
 
 
-def _decoded(decode: Callable[[bytes], Any], body: bytes) -> Any:
+def decoded(decode: Callable[[bytes], Any], body: bytes) -> Any:
+    """The value of a body in JSON. Raises BadJson and its kind."""
     if not body.isascii():
         try:
             body.decode()

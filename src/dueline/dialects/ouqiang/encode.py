@@ -31,6 +31,9 @@ def answer(code: int, message: str, data: Any = None) -> Response:
     return Response(200, body, "application/json; charset=utf-8")
 
 
+PUSHED, OK = answer(0, ADDED), answer(0, DONE)
+
+
 def leased(job: LeasedJob) -> Response:
     return answer(0, DONE, {"id": job.id, "body": text_of(job)})
 

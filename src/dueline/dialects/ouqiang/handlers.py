@@ -12,13 +12,14 @@ from functools import partial
 
 from ...engine.checks import HARD_BODY_BYTES
 from ...engine.commands import Pull, Send
+from ...engine.completion import Begun, leave
 from ...engine.engine import Engine
 from ...engine.errors import Draining, DuelineError, NotFound
 from ...engine.job import ENDED, BodyKind, LeasedJob
 from ...engine.limits import is_name
 from ...engine.policy import AT_ONCE
 from ...engine.store import Code, OnConflict
-from ..http import Request, Response
+from ..http import Answer, Request, Response
 from . import decode, encode
 from .settings import OuqiangSettings
 
@@ -33,7 +34,7 @@ class OuqiangHandlers:
         self._namespace = settings.namespace
         self._hold_ms = min(settings.hold_ms, engine.limits.max_wait_ms)
 
-    async def push(self, request: Request) -> Response:
+    def push(self, request: Request, answer: Answer) -> None:
         parsed = decode.push(request.body)
         request.check_topic(parsed.topic)
         request.check_own_id(self._engine.has_namespace_ids(self._namespace))
@@ -51,35 +52,52 @@ class OuqiangHandlers:
             max_body_bytes=HARD_BODY_BYTES,
             any_delay=True,
         )
-        await self._engine.send(self._namespace, parsed.topic, command, request.grant)
-        return encode.answer(0, encode.ADDED)
+        told = partial(_answered, answer, encode.PUSHED)
+        self._engine.post_send(self._namespace, parsed.topic, command, request.grant, told)
 
-    async def pop(self, request: Request) -> Response:
+    def pop(self, request: Request, answer: Answer) -> Begun:
         named = decode.pop(request.body)
         for name in named:
             request.check_topic(name)
         topics = tuple(name for name in named if is_name(name))
-        begun_s = asyncio.get_running_loop().time()
+        told = partial(self._popped, asyncio.get_running_loop().time(), answer)
+        if not topics:  # only commas, for example: no job can be there
+            return leave(self._idle(), told)
         try:
-            jobs = await self._pull(topics)
+            return self._engine.post_pull(Pull(self._namespace, topics, 1, None, self._hold_ms, fails_fast=True), told)
         except DuelineError as error:
-            if not isinstance(error, Draining):
-                spent_s = asyncio.get_running_loop().time() - begun_s
-                await asyncio.sleep(max(0.0, min(CALM_S, self._hold_ms / 1000) - spent_s))
-            raise
-        if not jobs:
-            return encode.answer(0, encode.DONE)
-        response = encode.leased(jobs[0])
-        response.undelivered = partial(self._engine.undelivered, self._namespace, jobs)
-        return response
+            return leave(self._calmly(asyncio.get_running_loop().time(), error), answer)
 
-    async def finish(self, request: Request) -> Response:
+    def _popped(self, begun_s: float, answer: Answer, jobs: list[LeasedJob] | BaseException) -> None:
+        if isinstance(jobs, DuelineError):
+            leave(self._calmly(begun_s, jobs), answer)
+        elif isinstance(jobs, BaseException):
+            answer(jobs)
+        elif not jobs:
+            answer(encode.OK)
+        else:
+            response = encode.leased(jobs[0])
+            response.undelivered = partial(self._engine.undelivered, self._namespace, jobs)
+            answer(response)
+
+    async def _idle(self) -> list[LeasedJob]:
+        await self._engine.idle(self._hold_ms)
+        return []
+
+    async def _calmly(self, begun_s: float, error: DuelineError) -> Response:
+        if not isinstance(error, Draining):
+            spent_s = asyncio.get_running_loop().time() - begun_s
+            await asyncio.sleep(max(0.0, min(CALM_S, self._hold_ms / 1000) - spent_s))
+        raise error
+
+    def finish(self, request: Request, answer: Answer) -> None:
         """Finish the job, whatever its state. An unknown id is a success."""
         id = decode.job_id(request.body)
         request.check_all_topics()
         if is_name(id):
-            await self._engine.ack_by_id(self._namespace, [id])
-        return encode.answer(0, encode.DONE)
+            self._engine.post_ack_by_id(self._namespace, [id], partial(_answered, answer, encode.OK))
+        else:
+            answer(encode.OK)
 
     async def delete(self, request: Request) -> Response:
         """For the client the same as finish. The engine records a cancelled job, not a done one."""
@@ -99,8 +117,6 @@ class OuqiangHandlers:
             job = None
         return encode.answer(0, encode.DONE) if job is None or job.state in ENDED else encode.found(job)
 
-    async def _pull(self, topics: tuple[str, ...]) -> list[LeasedJob]:
-        if not topics:  # only commas, for example: no job can be there
-            await self._engine.idle(self._hold_ms)
-            return []
-        return await self._engine.pull(Pull(self._namespace, topics, 1, None, self._hold_ms, fails_fast=True))
+
+def _answered(answer: Answer, response: Response, done: object) -> None:
+    answer(done if isinstance(done, BaseException) else response)

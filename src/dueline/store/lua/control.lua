@@ -6,7 +6,7 @@
 --        numbers  what (1 set, 2 agenda noted, 3 listed, 4 retire, 5 open, 6 close for all topics), then
 --                 1: pause until (-1 leave, 0 resume), max in flight (-1 leave), policy version (-1 leave),
 --                    deliveries a second (-1 leave, 0 no limit), closed (-1 leave, 0, 1)   2: time
---                 4: topic too (0/1), only ask (0/1)   5: size of the new epoch   6: version, closed (0, 1)
+--                 4: topic too (0/1), only ask (0/1)   5: size of the new epoch, listed (0/1)   6: version, closed (0, 1)
 --        blob     4: the epoch that it must have   5: the new epoch, the one that it must have ("" = none)
 -- RETURN status now note extra numbers (1 = done) epoch (after 4 that only asks)
 -- BOUND  O(log N)
@@ -97,7 +97,13 @@ elseif N[1] == 5 then
     end
     open_partition()
     put(set, 'ep', wanted)
+    if N[3] == 1 then
+      put(set, 'reg', '1')
+    end
     redis.call('HSET', m, unpack(set))
+  end
+  if N[3] == 0 then
+    redis.call('HDEL', m, 'reg') -- its topic is not listed, or not any more: the next change says so
   end
 end
 return reply(0, 0, 0, cmsgpack.pack({ 1 }), '')

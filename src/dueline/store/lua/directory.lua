@@ -70,9 +70,11 @@ if what == 1 then
     register(take(N[i]))
   end
 elseif what == 2 then
-  local name = take(N[1])
-  if redis.call('ZSCORE', seen, name) then
-    show(name)
+  for i = 1, #N do
+    local name = take(N[i])
+    if redis.call('ZSCORE', seen, name) then
+      show(name)
+    end
   end
 elseif what == 3 then
   local name, prefix = take(N[2]), take(N[3])

@@ -6,11 +6,12 @@
 --                 job's own)
 --        blob     token base (8 bytes), then nothing, or per waiter its sized name (one byte of size)
 -- RETURN status now note extra (1 unlisted, 2 off duty)   numbers   blob           (lib/reply)
---        numbers  next (-1 = none), more (0/1), expired leases taken, expired, exhausted, policy version, count of jobs
+--        numbers  next (-1 = none), more (0/1), expired leases taken, expired, exhausted, policy version, count of jobs, then per
+--                 job with a progress: its number in the token, size of the progress
 --        blob     per job: id size:2 record size:4 deliveries:4 uncounted:4 max:4 number in the token:4, then as doubles
 --                 deadline, due, since when it could be delivered, expires (0 = never); then the ids; then the records (of a
---                 group with its items, lib/items); per job that is dead from now on: reason:1, sized id (only in the first
---                 answer)
+--                 group with its items, lib/items); then the progresses; per job that is dead from now on: reason:1, sized id
+--                 (only in the first answer)
 -- BOUND  max + 100 entries inspected, 1 MiB of records and items; 1,000 items per group
 local FIELDS = { 'pu', 'dp', 'du', 'rt', 'pv', 'p1', 'hb' }
 -- include time
@@ -53,6 +54,7 @@ repeat
     ids[n], entries[i + 1] = sub(entries[i], 6), time
   end
   local heads, names, records, more, soonest, agenda, retried = '', '', {}, 0, nil, nil, nil
+  local progresses, places = nil, nil -- where they are
   local used, dropped = V[13] or 0, 0 -- of the budget of histories
   if n > 0 then
     records = call('HMGET', j, unpack(ids, 1, n))
@@ -70,7 +72,7 @@ repeat
         break -- a merge group; a policy of its own
       end
       local reason, deliveries, uncounted, given, due, exp, rest, at = 0, 0, 0, 0, time, 0, '', 26
-      local past, history = '', 0 -- and how many entries it has
+      local past, history, progress = '', 0, nil -- and how many entries it has
       if flags > 127 then -- the record names its topic
         at = 28 + #(topic or '')
         if sub(record, 26, at - 1) ~= pack('>I2', at - 28) .. (topic or '') then
@@ -85,6 +87,9 @@ repeat
         end
         if reason % 128 > 63 then
           history, past = read('>BI2c0', run, 48)
+        end
+        if reason > 127 then
+          progress = read('>I2c0', run, history > 0 and 51 + #past or 48)
         end
         rest = sub(run, 48) -- history, progress, last error
       elseif flags % 8 > 3 then
@@ -153,6 +158,12 @@ repeat
       started[2 * i] = pack('>BBI4I4BI6I6I6I6c0I4c0', 76, reason, deliveries, uncounted, given, deadline, due, exp, start, base, taken, rest)
       entries[2 * i - 1], entries[2 * i] = text, entry
       runs[i] = pack(JOB, #id, #record, deliveries, uncounted, max, taken, deadline, due, time, exp)
+      if progress then
+        progresses, places = progresses or {}, places or {}
+        progresses[#progresses + 1] = progress
+        places[#places + 1] = taken
+        places[#places + 1] = #progress
+      end
       if max > 0 and deliveries - uncounted >= max then
         agenda, soonest = agenda or {}, math.min(soonest or LAST, deadline)
         agenda[#agenda + 1] = text
@@ -216,8 +227,15 @@ repeat
     soonest = math.min(math.ceil(soonest / 10000) * 10000, LAST)
     note = (hint <= now or soonest < hint) and soonest or 0
   end
-  local packed = cmsgpack.pack({ next_at <= LAST and next_at or -1, more, 0, 0, 0, tonumber(V[11] or 0), n })
-  return pack(REPLY, 0, extra, now, note, #packed) .. packed .. heads .. names .. table.concat(records, '', 1, n)
+  local numbers = { next_at <= LAST and next_at or -1, more, 0, 0, 0, tonumber(V[11] or 0), n }
+  if places then
+    for i = 1, #places do
+      numbers[7 + i] = places[i]
+    end
+    records[n + 1] = table.concat(progresses)
+  end
+  local packed = cmsgpack.pack(numbers)
+  return pack(REPLY, 0, extra, now, note, #packed) .. packed .. heads .. names .. table.concat(records, '', 1, places and n + 1 or n)
 until true
 
 -- include tools
@@ -230,7 +248,7 @@ until true
 -- include merge
 -- include rate
 -- include history
-local heads, ids_out, records_out, deaths, jobs = {}, {}, {}, {}, 0
+local heads, ids_out, records_out, progresses, places_of, deaths, jobs = {}, {}, {}, {}, {}, {}, 0
 local version = tonumber(M.pv or 0) -- of the config that this partition has
 
 local function hand_out(job)
@@ -239,11 +257,18 @@ local function hand_out(job)
   jobs = jobs + 1
   heads[jobs] = struct.pack(JOB, #job.id, #record, job.deliveries, job.uncounted, job.policy.max, place, job.time, job.due, job.since or job.due, job.exp)
   ids_out[jobs], records_out[jobs] = job.id, record
+  if job.progress then
+    put(progresses, job.progress)
+    put(places_of, place, #job.progress)
+  end
 end
 
 local function answer(numbers, note, extra)
   numbers[6], numbers[7] = version, jobs
-  local leased = table.concat(heads) .. table.concat(ids_out) .. table.concat(records_out)
+  for i = 1, #places_of do
+    numbers[7 + i] = places_of[i]
+  end
+  local leased = table.concat(heads) .. table.concat(ids_out) .. table.concat(records_out) .. table.concat(progresses)
   return reply(0, note, extra, cmsgpack.pack(numbers), leased .. table.concat(deaths))
 end
 

@@ -218,6 +218,8 @@ def leased_job_of(record: Record, token: str, late_ms: int) -> LeasedJob:
         items=record.items(),
         expires_at_ms=record.expires_at_ms,
         ttl_ms=record.ttl_ms,
+        version=record.number,
+        progress=record.progress,
     )
 
 

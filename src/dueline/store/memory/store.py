@@ -17,11 +17,12 @@ from functools import partial
 from ...engine.bands import Bands, ForecastPart
 from ...engine.directory import TopicChange
 from ...engine.fence import Fence
-from ...engine.history import History, What
+from ...engine.history import History, What, history_budget
 from ...engine.job import BodyKind, Job, LeasedJob, Partition, Reason, State
 from ...engine.limits import PULL_BYTES, Limits
 from ...engine.open_groups import GroupPage
 from ...engine.outcomes import OutcomeHook
+from ...engine.posts import PostedByTask
 from ...engine.store import (
     CleanOutcome,
     Code,
@@ -62,7 +63,7 @@ from .tokens import MemoryTokens
 from .workers import MemoryWorkers
 
 
-class MemoryStore:
+class MemoryStore(PostedByTask):
     """`engine.store.Store` in memory. `clock` gives the store's time in whole milliseconds."""
 
     def __init__(self, clock: Callable[[], int], history_bytes: int = Limits().max_history_bytes) -> None:
@@ -398,7 +399,8 @@ class MemoryStore:
     @contextmanager
     def _change(self, partition: Partition) -> Generator[Change]:
         """Run one changing operation, then send its events to the engine."""
-        change = Change(self._state(partition), self._clock(), self._history_bytes)
+        budget = history_budget(self._history_bytes, partition)
+        change = Change(self._state(partition), self._clock(), budget)
         record_set, now_ms = change.record_set, change.now_ms
         watched = [other for other in self._watched if self._state(other).record_set is record_set]
         before = {other: self._state(other).next_ms(now_ms) for other in watched}

@@ -86,7 +86,7 @@ async def find_missing(reader: StoreReader, prefix: str) -> Missing:
 
 async def accept(reader: StoreReader, prefix: str, missing: Missing, register: Register) -> None:
     """Make the store usable as it is. Safe to repeat. `register` is called at the end, if the directory is lost."""
-    meta, epochs, _ = epoch_keys(prefix)
+    meta, epochs, *_ = epoch_keys(prefix)
     stored = await reader.hash(meta)
     numbers = [number_of(one.epoch) for one in missing.stamps if one.epoch and not missing.is_foreign(one)]
     last = max([int(stored.get(b"n", 0)), *numbers])
@@ -109,7 +109,7 @@ async def accept(reader: StoreReader, prefix: str, missing: Missing, register: R
 
 async def _accept_partition(reader: StoreReader, prefix: str, store_epoch: str, stamp: Stamp) -> None:
     """The directory is written first: until the partition agrees, sends are refused."""
-    meta, epochs, _ = epoch_keys(prefix)
+    meta, epochs, *_ = epoch_keys(prefix)
     key, name = partition_keys(prefix, stamp.partition).keys[0], partition_name(stamp.partition)
     if stamp.epoch:
         epoch = f"{store_epoch}.{await reader.command(meta, 'HINCRBY', meta, 'n', 1)}"

@@ -18,7 +18,7 @@ from ...engine.audit_log import MAX_ENTRIES, AuditEntry, AuditFilter
 from ...engine.limits import Limits
 from ..audit_limits import INSPECTED, PAGE, bounded
 from ..push_log_limits import pack_cursor, unpack_cursor
-from .batching import Batcher
+from .batching import Batcher, in_task
 from .codec import pack_numbers, unpack_numbers
 from .keys import audit_keys
 from .push_log import Run
@@ -44,7 +44,7 @@ class ValkeyAuditLog:
         self._run = run
         self._keys = audit_keys(prefix)
         self._batcher: Batcher[_Packed, None] = Batcher(
-            lambda entries, _: self._append(entries), _id_of, _size_of, _nothing, limits
+            in_task(lambda entries, _: self._append(entries)), _id_of, _size_of, _nothing, limits
         )
 
     async def append(self, entries: Sequence[AuditEntry], max_entries: int = 0) -> None:

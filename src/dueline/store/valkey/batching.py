@@ -17,10 +17,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
+from ...engine.completion import Done, awaited, leave, tell
 from ...engine.errors import Loading, RateLimited, StoreDown, Unavailable, UnknownOutcome
 from ...engine.limits import BATCH_BYTES, BATCH_JOBS, Limits
 from ...engine.outcomes import OutcomeHook, Outcomes, actor_name
@@ -30,16 +31,14 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class _Entry(Generic[Item, Result]):
-    __slots__ = ("by", "future", "items", "since_s", "size")
+class _Entry(Generic[Item]):
+    __slots__ = ("by", "done", "items", "since_s", "size")
 
-    def __init__(
-        self, items: Sequence[Item], size: int, future: asyncio.Future[list[Result]], since_s: float, by: str
-    ) -> None:
+    def __init__(self, items: Sequence[Item], size: int, done: Done, since_s: float, by: str) -> None:
         self.by = by  # while somebody records
         self.items = items
         self.size = size
-        self.future = future
+        self.done = done
         self.since_s = since_s
 
 
@@ -49,9 +48,11 @@ SECOND_LANE_JOBS = 16  # jobs that must wait to open it; a call for fewer costs 
 
 
 class Batcher(Generic[Item, Result]):
-    """Batches calls of one operation on one partition. `run(items, lane)` does one script call for up to 500 jobs. All
-    ids in flight are different, within a lane and between the lanes. `namespace`: the limit of all queues of the
-    partition's namespace, if it has one. `tell` tells the outcomes of a call to whoever records them (`hook`)."""
+    """Batches calls of one operation on one partition. `run(items, lane, done)` makes one script call for up to 500
+    jobs, and calls `done` with their results or with the error. All ids in flight are different, within a lane and
+    between the lanes. `idle` is called when nothing is in flight or waits any more. `namespace`: the limit of all
+    queues of the partition's namespace, if it has one. `report` tells the outcomes of a call to whoever records them
+    (`hook`)."""
 
     __slots__ = (
         "_bytes",
@@ -62,17 +63,17 @@ class Batcher(Generic[Item, Result]):
         "_jobs",
         "_lanes",
         "_limits",
+        "_loop",
         "_namespace",
         "_queue",
+        "_report_to",
         "_run",
         "_size_of",
-        "_tasks",
-        "_tell",
     )
 
     def __init__(
         self,
-        run: Callable[[list[Item], int], Awaitable[list[Result]]],
+        run: Callable[[list[Item], int, Done], object],
         id_of: Callable[[Item], str],
         size_of: Callable[[Item], int],
         idle: Callable[[], object],
@@ -80,25 +81,30 @@ class Batcher(Generic[Item, Result]):
         lanes: int = 1,
         namespace: QueueLimit | None = None,
         hook: OutcomeHook = OutcomeHook(),
-        tell: Callable[[Outcomes, list[Item], list[Result], list[str]], None] | None = None,
+        report: Callable[[Outcomes, list[Item], list[Result], list[str]], None] | None = None,
     ) -> None:
         self._run = run
         self._hook = hook
-        self._tell = tell
+        self._report_to = report
         self._id_of = id_of
         self._size_of = size_of
         self._idle = idle
         self._limits = limits
         self._namespace = namespace
-        self._queue: deque[_Entry[Item, Result]] = deque()
+        self._queue: deque[_Entry[Item]] = deque()
         self._jobs = 0
         self._bytes = 0
         self._lanes = lanes
-        self._tasks: dict[int, asyncio.Task[None]] = {}  # by lane
-        self._flying: dict[int, set[str]] = {}  # by lane: the ids of its call
+        self._flying: dict[int, set[str]] = {}  # by lane: the ids of its call; empty while it is about to leave
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def call(self, items: Sequence[Item]) -> Awaitable[list[Result]]:
-        """Results in the order of the items. Items with the same id run in separate calls, in order."""
+        """`post` for a caller that awaits the results."""
+        return awaited(self.post, items)
+
+    def post(self, items: Sequence[Item], done: Done) -> None:
+        """`done` gets the results in the order of the items, or the error. Items with the same id run in separate
+        calls, in order. Raises RateLimited, or the error of the namespace's limit."""
         jobs = len(items)
         size = self._size_of(items[0]) if jobs == 1 else sum(map(self._size_of, items))
         if self._jobs:
@@ -108,12 +114,13 @@ class Batcher(Generic[Item, Result]):
         if self._namespace is not None:
             self._namespace.check(jobs)
         if jobs == 1:
-            return self._enqueue(items, size)
+            self._enqueue(items, size, done)
+            return
         parts = self._parts(items, size)
-        return self._enqueue(*parts[0]) if len(parts) == 1 else self._in_parts(parts)
-
-    def _in_parts(self, parts: list[tuple[Sequence[Item], int]]) -> Awaitable[list[Result]]:
-        return together([self._enqueue(*part) for part in parts])  # room was checked for the whole call: all fit
+        if len(parts) == 1:
+            self._enqueue(*parts[0], done)
+        else:  # room was checked for the whole call: all fit
+            leave(together([awaited(self._enqueue, *part) for part in parts]), done)
 
     def _parts(self, items: Sequence[Item], whole: int) -> list[tuple[Sequence[Item], int]]:
         if len(items) <= BATCH_JOBS and whole <= BATCH_BYTES and len(set(map(self._id_of, items))) == len(items):
@@ -131,77 +138,76 @@ class Batcher(Generic[Item, Result]):
         parts.append((items[start:], size))
         return parts
 
-    def _enqueue(self, items: Sequence[Item], size: int) -> asyncio.Future[list[Result]]:
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[list[Result]] = loop.create_future()
+    def _enqueue(self, items: Sequence[Item], size: int, done: Done) -> None:
+        loop = self._loop
+        if loop is None:
+            loop = self._loop = asyncio.get_running_loop()
         by = actor_name() if self._hook.outcomes is not None else ""
-        self._queue.append(_Entry(items, size, future, loop.time(), by))
+        self._queue.append(_Entry(items, size, done, loop.time(), by))
         self._jobs += len(items)
         self._bytes += size
         if self._namespace is not None:
             self._namespace.jobs += len(items)
-        if not self._tasks or (len(self._tasks) < self._lanes and self._jobs >= SECOND_LANE_JOBS):
-            lane = 1 if 0 in self._tasks else 0
-            self._tasks[lane] = loop.create_task(self._work(lane))
-        return future
+        flying = self._flying
+        if not flying or (len(flying) < self._lanes and self._jobs >= SECOND_LANE_JOBS):
+            lane = 1 if 0 in flying else 0
+            flying[lane] = set()
+            loop.call_soon(self._leave, lane)  # with what else arrives in this turn of the loop
 
-    async def _work(self, lane: int) -> None:
-        # Send the next call before handing out the last results, so that the store works in the meantime.
-        loop = asyncio.get_running_loop()
-        last: Callable[[], None] = _nothing
-        try:
-            while self._queue and (len(self._tasks) == 1 or self._jobs >= SECOND_LANE_JOBS):
-                batch, items = self._take(lane)
-                if not batch:  # the next items wait for the other lane, which will take them
-                    break
-                if last is _nothing:  # no task needed: a single call still leaves in this turn of the loop
-                    results = await _result(self._run(items, lane))
-                else:
-                    call = loop.create_task(_result(self._run(items, lane)))
-                    last()
-                    results = await call
-                if self._hook.outcomes is not None:
-                    self._report(self._hook.outcomes, batch, items, results)
-                last = partial(_settle, batch, results)
-                if isinstance(results, StoreDown | Loading | UnknownOutcome):
-                    self._refuse(loop.time() - MOST_WAIT_S)
-        finally:
-            del self._tasks[lane]
-            self._flying.pop(lane, None)
-            if not self._tasks:
-                self._idle()
-            last()
+    def _leave(self, lane: int) -> None:
+        """Send what waits. If nothing does, or the other lane will take it, this lane is free again."""
+        if self._queue and (len(self._flying) == 1 or self._jobs >= SECOND_LANE_JOBS):
+            batch, items = self._take(lane)
+            if batch:
+                self._run(items, lane, partial(self._answered, lane, batch, items))
+                return
+        del self._flying[lane]
+        if not self._flying:
+            self._idle()
+
+    def _answered(
+        self, lane: int, batch: list[_Entry[Item]], items: list[Item], results: list[Result] | Exception
+    ) -> None:
+        if self._hook.outcomes is not None:
+            self._report(self._hook.outcomes, batch, items, results)
+        # The next call takes along what arrives in this turn of the loop.
+        asyncio.get_running_loop().call_soon(self._go_on, lane, batch, results)
+
+    def _go_on(self, lane: int, batch: list[_Entry[Item]], results: list[Result] | Exception) -> None:
+        """Send the next call, then hand out the results of the last one, so that the store works in the meantime."""
+        if isinstance(results, StoreDown | Loading | UnknownOutcome):
+            self._refuse(asyncio.get_running_loop().time() - MOST_WAIT_S)
+        self._leave(lane)
+        _hand_out(batch, results)
 
     def _report(
         self,
         outcomes: Outcomes,
-        batch: list[_Entry[Item, Result]],
+        batch: list[_Entry[Item]],
         items: list[Item],
         results: list[Result] | Exception,
     ) -> None:
         if isinstance(results, Unavailable):  # a part of it may have been done
             outcomes.lost()
-        elif self._tell is not None and isinstance(results, list):
-            self._tell(outcomes, items, results, [entry.by for entry in batch for _ in entry.items])
+        elif self._report_to is not None and isinstance(results, list):
+            self._report_to(outcomes, items, results, [entry.by for entry in batch for _ in entry.items])
 
     def _refuse(self, before_s: float) -> None:
         """Refuse items that have waited since before that time. They were never sent to the store."""
         while self._queue and self._queue[0].since_s < before_s:
-            entry = self._queue[0]
-            self._drop(entry)
-            if not entry.future.done():
-                entry.future.set_exception(StoreDown(NOT_SENT))
+            entry = self._queue.popleft()
+            self._dropped(len(entry.items), entry.size)
+            tell(entry.done, StoreDown(NOT_SENT))
 
-    def _drop(self, entry: _Entry[Item, Result]) -> None:
-        """Take the first entry out of the queue."""
-        self._queue.popleft()
-        self._jobs -= len(entry.items)
-        self._bytes -= entry.size
+    def _dropped(self, jobs: int, size: int) -> None:
+        """So much was taken out of the queue."""
+        self._jobs -= jobs
+        self._bytes -= size
         if self._namespace is not None:
-            self._namespace.jobs -= len(entry.items)
+            self._namespace.jobs -= jobs
 
-    def _take(self, lane: int) -> tuple[list[_Entry[Item, Result]], list[Item]]:
-        batch: list[_Entry[Item, Result]] = []
+    def _take(self, lane: int) -> tuple[list[_Entry[Item]], list[Item]]:
+        batch: list[_Entry[Item]] = []
         items: list[Item] = []
         seen: set[str] = set()
         elsewhere = self._flying.get(1 - lane, seen)
@@ -209,22 +215,24 @@ class Batcher(Generic[Item, Result]):
         queue, id_of = self._queue, self._id_of
         while queue:
             entry = queue[0]
-            if batch and (len(items) + len(entry.items) > BATCH_JOBS or size + entry.size > BATCH_BYTES):
+            own = entry.items
+            if batch and (len(items) + len(own) > BATCH_JOBS or size + entry.size > BATCH_BYTES):
                 break
-            if len(entry.items) == 1:
-                id = id_of(entry.items[0])
+            if len(own) == 1:
+                id = id_of(own[0])
                 if id in seen or id in elsewhere:
                     break
                 seen.add(id)
             else:
-                ids = list(map(id_of, entry.items))
+                ids = list(map(id_of, own))
                 if not elsewhere.isdisjoint(ids) or (batch and not seen.isdisjoint(ids)):
                     break
                 seen.update(ids)
-            self._drop(entry)
+            queue.popleft()
             batch.append(entry)
-            items += entry.items
+            items += own
             size += entry.size
+        self._dropped(len(items), size)
         self._flying[lane] = seen
         return batch, items
 
@@ -239,25 +247,21 @@ async def together(parts: Sequence[Awaitable[list[Result]]]) -> list[Result]:
     return [one for outcome in outcomes if not isinstance(outcome, BaseException) for one in outcome]
 
 
-def _nothing() -> None:
-    """Placeholder for the results before the first call."""
+def in_task(
+    run: Callable[[list[Item], int], Coroutine[Any, Any, list[Result]]],
+) -> Callable[[list[Item], int, Done], object]:
+    """A `run` for a Batcher from a coroutine function."""
+    return lambda items, lane, done: leave(run(items, lane), done)
 
 
-async def _result(call: Awaitable[list[Result]]) -> list[Result] | Exception:
-    try:
-        return await call
-    except Exception as error:
-        return error
-
-
-def _settle(batch: list[_Entry[Item, Result]], results: list[Result] | Exception) -> None:
-    """Hand out the results of a call, or its error."""
+def _hand_out(batch: list[_Entry[Any]], results: list[Any] | Exception) -> None:
+    """Give each call its results, or the error."""
+    if isinstance(results, BaseException):
+        for entry in batch:
+            tell(entry.done, results)
+        return
     at = 0
     for entry in batch:
         until = at + len(entry.items)
-        if not entry.future.done():
-            if isinstance(results, Exception):
-                entry.future.set_exception(results)
-            else:
-                entry.future.set_result(results[at:until])
+        tell(entry.done, results[at:until])
         at = until

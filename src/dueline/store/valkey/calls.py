@@ -9,21 +9,18 @@ longer than a restart takes counts as down; then each call is tried only once.
 
 from __future__ import annotations
 
-import asyncio
 import os
-import struct
-import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
-from redis.exceptions import NoScriptError, OutOfMemoryError, ResponseError
-
-from ...engine.errors import ClockStep, DuelineError, Loading, StoreDown, StoreFull, StoreReplaced, UnknownOutcome
+from ...engine.completion import Done
+from ...engine.errors import StoreReplaced
 from ...engine.guards import Guard
 from ...engine.job import Partition
-from ...engine.outcomes import OutcomeHook
 from ...engine.store import Events, StalePolicy
 from . import codec, directory, event_stream, tokens, workers
+from .attempts import CLOCK_JUMPED, Attempts, Reply, expectation, read_reply
 from .clock import StoreClock
 from .epochs import Carried, Epochs
 from .keys import (
@@ -44,31 +41,10 @@ from .keys import (
     version_fault,
     worker_keys,
 )
-from .link import Link, LinkLost, NotNow, WrongKind, slot_of
-from .scripts import OPERATIONS, Patch, load_scripts
+from .link import Link, slot_of
+from .scripts import Patch
 
-REFUSED_PATIENCE_S = 0.8  # after a crash the embedded store accepts connections again within 0.2 s
-CLOCK_JUMPED = "the store's clock jumped; nothing is done until the time is confirmed"
-SENDS = frozenset({"send", "append"})
-_pack_expected = struct.Struct(">ddd").pack
-_unpack_reply = struct.Struct(">BBQQI").unpack_from
-_REPLY_BYTES = 22
-_LETTER = {name: chr(97 + place) for place, name in enumerate(OPERATIONS)}
-
-
-Reply = tuple[int, int, int, int, bytes, bytes]  # status, now, note, extra, numbers, blob
-
-
-def expectation(clock: tuple[int, int], carried: Carried) -> bytes:
-    """ARGV[2] of a script (lua/lib/time.lua)."""
-    return _pack_expected(*clock, carried[0]) + carried[1]
-
-
-def read_reply(reply: bytes) -> Reply:
-    """The reply of a script on a partition (lua/lib/reply.lua)."""
-    status, extra, now_ms, note_ms, size = _unpack_reply(reply)
-    blob_at = _REPLY_BYTES + size
-    return status, now_ms, note_ms, extra, reply[_REPLY_BYTES:blob_at], reply[blob_at:]
+__all__ = ["Calls", "OtherData", "Reply", "WrongStore", "expectation", "read_reply"]
 
 
 class WrongStore(Exception):
@@ -86,8 +62,8 @@ class OtherData(Exception):
         self.had = had
 
 
-class Calls:
-    """`test_clock`: the time to pass to every script (tests). `repeat_every`: repeat each n-th change (tests)."""
+class Calls(Attempts):
+    """All calls, by what they are about. `attempts` has the retries, and the parameters for tests."""
 
     def __init__(
         self,
@@ -100,25 +76,13 @@ class Calls:
         store_clock: StoreClock | None = None,
         accept_command: str = "dueline store accept",
     ) -> None:
-        self.link = link
-        self.clock = store_clock or StoreClock()
+        super().__init__(link, test_clock, patience_s, lua_patch, on_call, store_clock)
         self.events: Events | None = None
-        self.hook = OutcomeHook()
-        self.repeat_every = 0
-        self.reconnects = 0
-        self.errors: dict[str, int] = {}  # calls that failed for good, by code
         self.unlisted: dict[
             tuple[str, str], set[Partition]
         ] = {}  # partitions that wait for their topic to be registered
         self._prefix = prefix
-        self._test_clock = test_clock
-        self._patience_s = patience_s
-        self._on_call = on_call
-        self._scripts = load_scripts(lua_patch)
-        self._process = os.urandom(6).hex()
-        self._nonce = int.from_bytes(os.urandom(4), "big") << 24
         self.epochs = Epochs(accept_command)
-        self._brought_at: dict[str, float] = {}  # when the source of a script was last sent along
 
     def now_ms(self) -> int:
         return self._test_clock() if self._test_clock else self.clock.now_ms()
@@ -174,65 +138,6 @@ class Calls:
         """One command on a key, with the same retries as a script call."""
         return await self._healed(lambda _: self.link.call(key, *command), "plain")
 
-    async def _healed(self, attempt: Callable[[bool], Awaitable[Any]], name: str) -> Any:
-        """Repeats `attempt(with_source)` until it succeeds. Decides here alone what can be retried."""
-        started = time.monotonic()
-        deadline = started + self._patience_s
-        with_source = written = loading = False
-        message, pause = "", 0.01
-        while True:
-            refused_s: float | None = None
-            tried_at = time.monotonic()
-            try:
-                if written:
-                    async with asyncio.timeout(deadline - tried_at):
-                        reply = await attempt(with_source)
-                else:
-                    reply = await attempt(with_source)
-                if self._on_call is not None:
-                    self._on_call(name, time.monotonic() - started)
-                return reply
-            except NoScriptError:
-                # Of many calls that meet a node without this script, the first one brings it along. The others were
-                # under way by then; they follow it on the same connection.
-                with_source = tried_at >= self._brought_at.get(name, 0.0)
-                if with_source:
-                    self._brought_at[name] = time.monotonic()
-                continue
-            except (LinkLost, NotNow) as error:
-                self.reconnects += isinstance(error, LinkLost)
-                written = written or error.written
-                if written and self.hook.outcomes is not None:  # a repeated call tells less than the first
-                    self.hook.outcomes.lost()
-                loading, message, refused_s = error.loading, str(error), error.refused_s
-            except TimeoutError:
-                pass  # the patience is over, and the outcome was unknown before this try
-            except WrongKind as error:
-                raise self._failed(StoreDown(str(error))) from None
-            except ResponseError as error:
-                message = str(error)
-                if written:  # refused now, but an earlier try may have taken effect
-                    raise self._failed(UnknownOutcome()) from error
-                if isinstance(error, OutOfMemoryError) or message.startswith(("OOM", "MISCONF")):
-                    raise self._failed(StoreFull(f"the store refuses writes: {message}")) from None
-                raise
-            given_up = refused_s is not None and refused_s + pause > REFUSED_PATIENCE_S
-            rest = max(0.0, tried_at + pause - time.monotonic())  # a slow try needs no pause after it
-            if time.monotonic() + rest >= deadline or (given_up and not written):
-                if self.link.guards is not None:
-                    self.link.guards.failed()
-                tried = f"the store did not answer for {time.monotonic() - started:.1f} s"
-                if written:
-                    unknown = f"{tried} ({message}): the call may have been done. Retry with the same id."
-                    raise self._failed(UnknownOutcome(unknown))
-                raise self._failed(Loading() if loading else StoreDown(f"{tried}: {message}"))
-            await self.link.rest(rest)
-            pause = min(pause * 2, 0.5)
-
-    def _failed(self, error: DuelineError) -> DuelineError:
-        self.errors[error.code] = self.errors.get(error.code, 0) + 1
-        return error
-
     async def change(
         self,
         name: str,
@@ -254,9 +159,35 @@ class Calls:
             second = partition_keys(self._prefix, other)
             named += tuple(key for key, letter in zip(second.keys, LETTERS, strict=True) if letter not in "jr")
             extra += (other.topic, second.channel)
-        status, now_ms, note_ms, said, packed, answer = await self.once(
-            name, named, slot, numbers, blob, extra, carried
-        )
+        return self._changed(partition, await self.once(name, named, slot, numbers, blob, extra, carried))
+
+    def post_change(
+        self,
+        name: str,
+        partition: Partition,
+        numbers: bytes,
+        blob: bytes,
+        slot: str,
+        done: Done,
+        carried: Carried = (0, b""),
+    ) -> None:
+        """`change` without a coroutine."""
+        keys = partition_keys(self._prefix, partition)
+        extra = self._extra(keys.channel, partition)
+        told = partial(self._posted, partition, done)
+        self.post(name, keys.keys, slot, numbers, blob, extra, carried, told)
+
+    def _posted(self, partition: Partition, done: Done, reply: Any) -> None:
+        if not isinstance(reply, BaseException):
+            try:
+                reply = self._changed(partition, reply)
+            except (StalePolicy, OtherData) as error:
+                reply = error
+        done(reply)
+
+    def _changed(self, partition: Partition, reply: Reply) -> tuple[int, int, list[int], bytes]:
+        """(now_ms, extra, numbers, blob) of a reply. Raises StalePolicy or OtherData."""
+        status, now_ms, note_ms, said, packed, answer = reply
         if status == 2:
             raise StalePolicy(note_ms)
         if status == 3:
@@ -290,72 +221,6 @@ class Calls:
         permanent = "1" if self.link.permanent_keys else ""
         named = (partition.topic,) if partition.namespace_ids else ()
         return (channel, permanent, self._process, *named)
-
-    @property
-    def _change(self) -> Callable[..., Awaitable[Any]]:
-        """How a changing call is sent."""
-        return self.link.call if self.link.replication is None else self.link.change
-
-    def _caller(self, name: str, slot: str) -> str:
-        """The name under which the store remembers the last call."""
-        return f"{self._process}{_LETTER[name]}{slot}"
-
-    async def once(
-        self,
-        name: str,
-        keys: tuple[str, ...],
-        slot: str,
-        numbers: bytes,
-        blob: bytes,
-        extra: tuple[str, ...] = (),
-        carried: Carried = (0, b""),
-    ) -> Reply:
-        """The reply of a changing script that takes effect once, however often it is sent. Raises ClockStep."""
-        guards = self.link.guards
-        if guards is not None and guards.closed and name in SENDS:
-            self._refuse(keys[0])
-        script = self._scripts[name]
-        self._nonce += 1
-        nonce = self._nonce.to_bytes(8, "big")
-        caller = self._caller(name, slot)
-        asked_ms = 0.0
-        change, test_clock = self._change, self._test_clock
-
-        async def attempt(with_source: bool) -> Any:
-            nonlocal asked_ms
-            asked_ms = self.clock.asked()
-            head = ("EVAL", script.source) if with_source else ("EVALSHA", script.sha)
-            now, expected = ("", self.clock.expectation()) if test_clock is None else (str(test_clock()), (0, 0))
-            args = (now, expectation(expected, carried), caller, nonce, numbers, blob, *extra)
-            return await change(keys[0], *head, len(keys), *keys, *args)
-
-        until_s = time.monotonic() + self._patience_s
-        while True:
-            try:
-                reply = await self._healed(attempt, name)
-            except asyncio.CancelledError:
-                if self.hook.outcomes is not None:
-                    self.hook.outcomes.lost()
-                raise
-            if self.repeat_every and self._nonce % self.repeat_every == 0:
-                reply = await self._healed(attempt, name)
-            answer = read_reply(reply)
-            in_time = test_clock is not None or self.clock.observe(answer[1], asked_ms)
-            if answer[0] != 1:
-                return answer
-            if not in_time:
-                self.link.trip(Guard.CLOCK_STEP, keys[0], CLOCK_JUMPED)
-                raise ClockStep()
-            # The call was only slow to arrive. Repeat it with the same nonce, so that it cannot take effect twice.
-            if time.monotonic() > until_s:  # the clock guard refused every try, so nothing was done
-                raise StoreDown("the store does not answer in time; nothing was sent to it")
-
-    def _refuse(self, key: str) -> None:
-        """Raise StoreDown if the shard of a key must not get sends, although it would accept them."""
-        guards, owner = self.link.guards, self.link.owner_now(key)
-        why = None if guards is None else guards.refusal(str(owner or ""))
-        if why is not None:
-            raise StoreDown(why)
 
     async def look(
         self, name: str, partition: Partition, numbers: bytes, blob: bytes = b""
@@ -413,12 +278,9 @@ class Calls:
         keys = worker_keys(self._prefix, namespace)
         return await self._shared("workers", keys, "", what, numbers, blob, what in workers.READING)
 
-    async def epoch_call(self, what: int, numbers: list[int], *texts: str | bytes) -> tuple[int, str]:
-        """One call of epochs.lua: (state, epoch). `texts`: those after the data version."""
-        words = [one.encode() if isinstance(one, str) else one for one in (self.epochs.store, DATA_VERSION, *texts)]
-        packed = codec.pack_numbers([*map(len, words), *numbers])
-        found, epoch = await self._shared("epochs", epoch_keys(self._prefix), "", what, packed, b"".join(words), False)
-        return codec.unpack_numbers(found)[0], epoch.decode()
+    async def epoch_call(self, what: int, numbers: bytes, blob: bytes) -> tuple[bytes, bytes]:
+        """One call of epochs.lua: (numbers, blob)."""
+        return await self._shared("epochs", epoch_keys(self._prefix), "", what, numbers, blob, False)
 
     async def stamp(self, partition: Partition) -> OtherData:
         """The data that a partition has now."""

@@ -6,8 +6,6 @@ cmsgpack cannot carry binary bodies. This costs a sixth of separate arguments. l
 
 from __future__ import annotations
 
-import base64
-import binascii
 import struct
 import zlib
 from collections.abc import Sequence
@@ -16,7 +14,7 @@ from itertools import accumulate, islice, pairwise
 
 import msgspec
 
-from ...engine.job import BodyKind, Item, Job, LeasedJob, Reason, State
+from ...engine.job import BodyKind, Item, Job, Reason, State
 from ...engine.limits import LAST_MS
 from ...engine.policy import AT_ONCE, Backoff, JobPolicy, Ladder, Retry
 from ...engine.store import Code, SendItem, SendOutcome, Stats
@@ -37,8 +35,6 @@ CODES = {int(code): code for code in Code}
 _TTL, _HEADERS, _TAGS, _EDITED, _INLINE, _TOPIC = 4, 8, 16, 32, 64, 128
 HISTORY, _PROGRESS = 64, 128  # with the reason of a run
 HEAD_BYTES = 25
-_unpack_pulled = struct.Struct(">HIIIIIdddd").unpack_from
-_PULLED_BYTES = 54
 ALL_CREATED = 3  # how many numbers send.lua answers with if all jobs were created
 pack_sums = struct.Struct(">IQ").pack  # checksum and fingerprint
 
@@ -78,22 +74,6 @@ def unpack_id(packed: bytes) -> str:
 
 def checksum(body: bytes) -> int:
     return zlib.crc32(body)
-
-
-def token_text(token: bytes) -> str:
-    """16 characters that need no escaping in a URL and never look like a command-line option."""
-    return base64.b64encode(token, altchars=b"_~").decode()
-
-
-def token_bytes(text: str | None) -> bytes:
-    """The 12 bytes of a token. An invalid text becomes a token that no lease has; None becomes empty bytes."""
-    if text is None:
-        return b""
-    try:
-        token = base64.b64decode(text.encode(), altchars=b"_~", validate=True)
-    except (binascii.Error, ValueError):
-        return b"\xff" * 12
-    return token if len(token) == 12 and any(token) and token_text(token) == text else b"\xff" * 12
 
 
 def _i6(n: int) -> bytes:
@@ -164,19 +144,17 @@ def encode_send(items: Sequence[SendItem], policy_version: int, topic: bytes | N
     per_job: list[int] = []
     ids: list[bytes] = []
     pieces: list[bytes] = []
+    last, index = None, 0
     for item in items:
-        index = policies.get(item.policy)
-        if index is None:
-            index = policies[item.policy] = len(policies) + 1
-        body, id = item.body, pack_id(item.id)
+        if item.policy is not last:
+            last = item.policy
+            index = policies.setdefault(last, len(policies) + 1)
+        body, id, ttl = item.body, pack_id(item.id), item.ttl_ms or 0
         flags, rest = _form(item, topic)
         when = item.delay_ms if item.at_ms is None else -max(item.at_ms, 1)
         ids.append(id)
         pieces += (rest, body)
-        per_job += (
-            *(len(id), len(rest) + len(body), flags, index, when),
-            *(item.ttl_ms or 0, _rules(item)),
-        )
+        per_job += (len(id), len(rest) + len(body), flags, index, when, ttl, _rules(item))
     for place, item in enumerate(items, 1):
         if item.occurrence is not None:
             schedule = item.occurrence.schedule.encode()
@@ -393,50 +371,6 @@ def decode_shown(numbers: Sequence[int], blob: bytes, topic: str, at: int = 0) -
             )
         )
     return jobs
-
-
-def pulled_bytes(count: int, blob: bytes) -> int:
-    """The size of the jobs in the blob of pull.lua. Behind them are the deaths."""
-    heads = (_unpack_pulled(blob, place * _PULLED_BYTES) for place in range(count))
-    return count * _PULLED_BYTES + sum(head[0] + head[1] for head in heads)
-
-
-def decode_pulled(
-    count: int, blob: bytes, topic: str, base: bytes, now_ms: int
-) -> tuple[list[LeasedJob], list[LeasedJob]]:
-    """(intact jobs, jobs with a damaged body) from the blob of pull.lua."""
-    good: list[LeasedJob] = []
-    corrupt: list[LeasedJob] = []
-    heads = [_unpack_pulled(blob, place * _PULLED_BYTES) for place in range(count)]
-    id_at = count * _PULLED_BYTES
-    at = id_at + sum(head[0] for head in heads)
-    for id_size, size, deliveries, uncounted, most, place, deadline, due, since, expires in heads:
-        id = unpack_id(blob[id_at : id_at + id_size])
-        id_at += id_size
-        record = read_record(blob[at : at + size])
-        at += size
-        leased = LeasedJob(
-            id=id,
-            topic=record.topic if record.topic is not None else topic,
-            body=record.body,
-            kind=record.kind,
-            headers=record.headers,
-            tags=record.tags,
-            attempt=deliveries - uncounted,
-            delivery=deliveries,
-            max_attempts=most or None,
-            lease=token_text(base + place.to_bytes(4, "big")),
-            lease_until_ms=int(deadline),
-            due_at_ms=int(due),
-            created_at_ms=record.created_at_ms,
-            late_ms=now_ms - int(since),
-            merge_key=record.merge_key,
-            items=record.items,
-            expires_at_ms=int(expires) or None,
-            ttl_ms=record.ttl_ms,
-        )
-        (good if record.intact else corrupt).append(leased)
-    return good, corrupt
 
 
 def decode_stats(n: Sequence[int], now_ms: int) -> Stats:

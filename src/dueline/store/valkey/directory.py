@@ -6,10 +6,13 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from ...engine.directory import DIRECTORY_PAGE, Hint, TopicChange, TopicEntry
 from .codec import pack_numbers, unpack_numbers
+from .gathering import Gathering
 from .keys import partition_name, partition_named, topic_name
 
 REGISTER, TOPIC, TOPICS, SET_CONFIG, REMOVE, IDLE, NOTE, TAKE, FINISH = range(1, 10)
 READING = frozenset({TOPIC, TOPICS, IDLE})  # these change nothing
+
+MOST_NEW = 10_000
 
 Run = Callable[[int, bytes, bytes], Awaitable[tuple[bytes, bytes]]]
 
@@ -20,6 +23,12 @@ class ValkeyDirectory:
     def __init__(self, run: Run, registered: Callable[[Sequence[tuple[str, str]]], Awaitable[None]]) -> None:
         self._run = run
         self._registered = registered
+        self._reads: Gathering[bytes, TopicEntry | None] = Gathering(self._read)
+        self._new: dict[tuple[str, str], bool] = {}  # topics that were not listed when they were last read
+
+    def pop_new(self, namespace: str, topic: str) -> bool:
+        """Whether the topic was not listed when it was last read. True once, for its first send."""
+        return self._new.pop((namespace, topic), False)
 
     async def _ask(self, what: int, numbers: list[int], blob: bytes = b"") -> tuple[list[int], bytes]:
         packed, answer = await self._run(what, pack_numbers(numbers), blob)
@@ -33,9 +42,19 @@ class ValkeyDirectory:
         await self._registered(topics)
 
     async def topic(self, namespace: str, topic: str) -> TopicEntry | None:
-        name = topic_name(namespace, topic)
-        entries = _entries(*await self._ask(TOPIC, [len(name)], name))
-        return entries[0] if entries else None
+        """Reads at the same time share a call."""
+        entry = await self._reads.ask(topic_name(namespace, topic))
+        self._new.pop((namespace, topic), None)
+        if entry is None:
+            self._new[namespace, topic] = True
+            if len(self._new) > MOST_NEW:
+                del self._new[next(iter(self._new))]
+        return entry
+
+    async def _read(self, names: Sequence[bytes]) -> list[TopicEntry | None]:
+        entries = _entries(*await self._ask(TOPIC, [len(name) for name in names], b"".join(names)))
+        found = {topic_name(entry.namespace, entry.topic): entry for entry in entries}
+        return [found.get(name) for name in names]
 
     async def topics(self, namespace: str | None, after: str, limit: int) -> list[TopicEntry]:
         """Topics by name, after the name `after` ("" = from the beginning). Namespace None: all; `after` is then

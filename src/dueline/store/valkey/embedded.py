@@ -22,7 +22,6 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Mapping
-from enum import Enum
 from pathlib import Path
 
 import msgspec
@@ -36,6 +35,7 @@ from .embedded_extent import DataLost, ExtentRecord, accepted_loss
 from .embedded_files import EmbeddedError
 from .embedded_lock import ORPHAN_WAIT_S, FolderInUse, FolderLock
 from .embedded_memory import default_ceiling_bytes
+from .embedded_status import Status, StoreState
 from .tls import StoreTls
 
 __all__ = ["EmbeddedError", "EmbeddedStore", "FolderInUse", "Status", "StoreState"]
@@ -50,36 +50,6 @@ RESTART_FREE_BYTES = 8 << 20
 WORTH_REWRITING_BYTES = 4 << 20
 STOP_REWRITE_S = 2.0
 STOP_WAIT_S = 2.5  # together with the drain and the rewrite, a clean stop takes at most 10 s
-
-
-class StoreState(Enum):
-    """The state of the child. It serves only in READY."""
-
-    STOPPED = "stopped"
-    STARTING = "starting"
-    LOADING = "loading"
-    READY = "ready"
-    DOWN = "down"  # it ended or does not answer; it is being restarted
-    DISK_FULL = "disk_full"
-    FAILED = "failed"  # it will not be restarted
-
-
-class Status(msgspec.Struct, frozen=True):
-    """The status of the child and its data.
-
-    `low_space`: sends are refused because the disk is nearly full. `missing_bytes`: bytes that vanished from the
-    append-only file while the store runs. `lost_bytes`, `accepted_at_ms`: a loss that an operator has accepted.
-    """
-
-    state: StoreState
-    detail: str = ""
-    pid: int | None = None
-    restarts: int = 0
-    low_space: bool = False
-    free_bytes: int | None = None
-    missing_bytes: int = 0
-    lost_bytes: int = 0
-    accepted_at_ms: int | None = None
 
 
 class EmbeddedStore:
@@ -119,6 +89,7 @@ class EmbeddedStore:
         self._connection = SupervisorConnection(files.socket_path(self.data))
         self._child: subprocess.Popen[bytes] | None = None
         self._log_from = 0
+        self._starting: asyncio.Task[None] | None = None  # from `begin` to `stop`
         self._tasks: list[asyncio.Task[None]] = []
         self._changed = asyncio.Event()
         self._log = EventLog("dueline.store")
@@ -142,20 +113,28 @@ class EmbeddedStore:
         """The child's process id while it runs."""
         return self.status.pid
 
+    def begin(self) -> None:
+        """Start in the background. `start` waits for it."""
+        if self._starting is None:
+            self._starting = asyncio.create_task(self._start(), name="store-start")
+
     async def start(self) -> None:
         """Lock the folder, start the store and wait until it serves, however long it loads.
 
         Raises FolderInUse, or EmbeddedError when the folder cannot be used or the store ends before it serves.
         """
+        self.begin()
+        assert self._starting is not None
         try:
-            await self._start()
-        except OSError as error:
-            why = f"the data folder {self.data} cannot be used: {error.strerror or error}"
-            raise EmbeddedError(why) from error
+            await asyncio.shield(self._starting)
+        except BaseException as error:
+            await self.stop()
+            if isinstance(error, OSError):
+                why = f"the data folder {self.data} cannot be used: {error.strerror or error}"
+                raise EmbeddedError(why) from error
+            raise
 
     async def _start(self) -> None:
-        if self._tasks:
-            return
         why_not = files.claim(self.data)
         if why_not is not None:
             raise EmbeddedError(why_not)
@@ -163,17 +142,13 @@ class EmbeddedStore:
             raise EmbeddedError(f"{self.binary} is not a program that can be run (store.binary)")
         await self._lock.take(self._ask_orphan_to_end, self._orphan_wait_s)
         try:
-            try:
-                self._spawn()
-            except DataLost as lost:
-                self._become(StoreState.FAILED, str(lost))
-                raise EmbeddedError(str(lost)) from None
-            self._tell_accepted_loss()
-            if not await self._until_ready():
-                await self._refuse_start()
-        except BaseException:
-            await self.stop()
-            raise
+            self._spawn()
+        except DataLost as lost:
+            self._become(StoreState.FAILED, str(lost))
+            raise EmbeddedError(str(lost)) from None
+        self._tell_accepted_loss()
+        if not await self._until_ready():
+            await self._refuse_start()
         self._tasks = [
             asyncio.create_task(self._supervise(), name="store-supervisor"),
             asyncio.create_task(self._watch_health(), name="store-health"),
@@ -182,9 +157,11 @@ class EmbeddedStore:
 
     async def stop(self) -> None:
         """End the store cleanly: everything is on disk, the socket is gone, the folder is free."""
-        for task in self._tasks:
+        starting, self._starting = self._starting, None
+        ending = self._tasks if starting is None else [*self._tasks, starting]
+        for task in ending:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*ending, return_exceptions=True)
         self._tasks = []
         if self._child is not None:
             if self._child.poll() is None and self.status.state is StoreState.READY:

@@ -161,8 +161,8 @@ def meta_key(prefix: str) -> str:
 
 
 def epoch_keys(prefix: str) -> tuple[str, ...]:
-    """meta, epochs, closed: the order of epochs.lua."""
-    return tuple(f"{prefix}:{{directory}}:{name}" for name in ("meta", "epochs", "closed"))
+    """meta, epochs, closed, topics, seen: the order of epochs.lua."""
+    return tuple(f"{prefix}:{{directory}}:{name}" for name in ("meta", "epochs", "closed", "topics", "seen"))
 
 
 def epoch_copies(prefix: str) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from redis.asyncio.connection import AbstractConnection
@@ -30,6 +30,7 @@ from redis.exceptions import (
     TryAgainError,
 )
 
+from ...engine.completion import Done
 from ...engine.guards import Guard, GuardWatch
 from ...store_address import Endpoint, Kind, parse_store_url
 from .connections import CONNECT_TIMEOUT_S
@@ -142,6 +143,25 @@ class Link:
                 else:
                     node, packed, unread = redirected, ASKING + command(args), 1
         raise NotNow("the slot keeps moving between the nodes")
+
+    def post(self, key: str, args: tuple[Any, ...], told: Done) -> bool:
+        """One command without waiting: `told` gets the reply, LinkLost, NotNow, or the error of the call. False:
+        nothing was sent, and the caller awaits `call` or `change`."""
+        node = self._only or self._slot(key)
+        connection = None if node is None else node.connection
+        if node is None or connection is None or self.replication is not None:
+            return False
+        connection.post(command(args), partial(self._replied, node, told))
+        return True
+
+    def _replied(self, node: Node, told: Done, reply: Any) -> None:
+        if isinstance(reply, ResponseError | BusyLoadingError):
+            try:
+                if self._redirected(node, reply) is not None:
+                    reply = NotNow("the slot has moved to another node")
+            except NotNow as error:
+                reply = error
+        told(reply)
 
     async def change(self, key: str, *args: Any) -> Any:
         """A call whose answer counts when a replica has it, if that is asked for. Otherwise it raises LinkLost."""

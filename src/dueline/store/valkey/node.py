@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import RedisError
 
+from ...engine.completion import Done, settle, tell
 from ...store_address import Endpoint
 from .connector import Connector
 from .link_errors import LinkLost
@@ -43,7 +45,7 @@ class PipelinedConnection:
         self._reply_timeout_s = reply_timeout_s
         self._suspect = suspect
         self._lost = lost
-        self._pending: deque[tuple[asyncio.Future[Any] | None, float]] = deque()
+        self._pending: deque[tuple[Done | None, float]] = deque()
         self._watchdog: asyncio.TimerHandle | None = None
         self._retired = False
         self.witness: Witness | None = None
@@ -54,22 +56,25 @@ class PipelinedConnection:
         )
 
     def send(self, packed: bytes, unread: int = 0) -> asyncio.Future[Any]:
-        """Write commands at once, without waiting; the batchers bound the amount in flight. The result is the reply to
-        the last one; those of the first `unread` are dropped. redis-py's own method is a coroutine, which would send in
-        a later turn of the loop."""
-        loop = self._loop
-        future: asyncio.Future[Any] = loop.create_future()
-        now_s = loop.time()
+        """`post` for a caller that awaits the reply."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self.post(packed, partial(settle, future), unread)
+        return future
+
+    def post(self, packed: bytes, told: Done, unread: int = 0) -> None:
+        """Write commands at once, without waiting; the batchers bound the amount in flight. `told` gets the reply to
+        the last one, or the error; the replies to the first `unread` are dropped. redis-py's own method is a coroutine,
+        which would send in a later turn of the loop."""
+        now_s = self._loop.time()
         if unread:
             self._pending += ((None, now_s),) * unread
-        self._pending.append((future, now_s))
+        self._pending.append((told, now_s))
         try:
             self._write(packed)
         except (OSError, RuntimeError) as error:  # uvloop raises RuntimeError for a closed transport
             self.lose(LinkLost(f"the store connection broke: {error}", True))
         if self._watchdog is None and self._pending:
-            self._watchdog = loop.call_later(min(SUSPECT_S, self._reply_timeout_s), self._look_for_silence)
-        return future
+            self._watchdog = self._loop.call_later(min(SUSPECT_S, self._reply_timeout_s), self._look_for_silence)
 
     def retire(self) -> None:
         """Close it after the replies that it still owes. No call may be sent any more."""
@@ -90,17 +95,14 @@ class PipelinedConnection:
                 self.beside.lose(error)
             closing = self._loop.create_task(self._connection.disconnect(nowait=True))
             closing.add_done_callback(lambda task: task.cancelled() or task.exception())
-        for future, _ in pending:
-            if future is not None and not future.done():
-                future.set_exception(error)
+        for told, _ in pending:
+            if told is not None:
+                tell(told, error)
 
     def _answered(self, reply: Any) -> None:
-        future, _ = self._pending.popleft()
-        if future is not None and not future.done():
-            if isinstance(reply, Exception):
-                future.set_exception(reply)
-            else:
-                future.set_result(reply)
+        told, _ = self._pending.popleft()
+        if told is not None:
+            tell(told, reply)
         if self._retired and not self._pending:
             self.retire()
 

@@ -4,36 +4,41 @@ A partition is opened in four steps, and a process may die after each:
 
     directory   epoch handed out, not confirmed     the next process hands out another one
     partition   has the epoch                       the next process finds and confirms it
-    directory   confirmed                           from now on a partition without data is a lost one
+    directory   confirmed, topic listed             from now on a partition without data is a lost one
     partition   the first send
 
 So no send is answered before the directory knows the partition. Retiring goes the other way: the directory notes that
 the partition is being closed, the partition is deleted if it still has that epoch, the entry is removed. A process that
 opens it meanwhile gives it a new epoch. All this happens once per partition; usually a process meets an open one,
-learns its epoch from the refusal of its first send, and sends again.
+learns its epoch from the refusal of its first send, and sends again. If the directory did not know the topic a moment
+ago, the partition is opened before the first send instead.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 from weakref import WeakValueDictionary
 
+from ...engine.completion import Done, leave
 from ...engine.errors import StoreDown, StoreReplaced, UnknownOutcome
 from ...engine.job import Partition
 from ...engine.store import Code
 from . import codec
 from .calls import Calls, OtherData
 from .codec import ALL_CREATED
+from .epoch_calls import CLOSED, CLOSING, CONFIRM, NOT_CLOSED, OPEN, EpochCalls
 from .epochs import Known, number_of, sunk
 from .keys import partition_name
 
-OPEN, CONFIRM, CLOSING, CLOSED, NOT_CLOSED = range(1, 6)
 REPLACED, PENDING, OPENED, UNKNOWN, FOREIGN = range(5)  # states of lua/epochs.lua
 TRIES = 10
+WIDTH = 4  # numbers per job in a reply of send.lua
 STORED = (Code.CREATED, Code.REPLACED, Code.APPENDED)  # a reply with another code may have no send number
 NUMBERED = {"edit": (0, 3), "dead": (1, 4)}  # where the code is among how many numbers per job; the last is the version
 CHECKED = 100  # lost partitions that one health check looks at again
+UNUSED = OtherData("", 0, 0)
 
 Ask = Callable[[int, str], Awaitable[tuple[bool, str]]]
 
@@ -41,10 +46,13 @@ Ask = Callable[[int, str], Awaitable[tuple[bool, str]]]
 class Openings:
     """All calls that need to know a partition's epoch."""
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: Calls, pop_new: Callable[[str, str], bool] = lambda namespace, topic: False) -> None:
+        """`pop_new`: whether the directory did not know a topic when it was read; true once."""
         self._calls = calls
+        self._pop_new = pop_new
         self._epochs = calls.epochs
         self._locks: WeakValueDictionary[Partition, asyncio.Lock] = WeakValueDictionary()
+        self._directory = EpochCalls(calls.epoch_call, lambda: self._epochs.store)
 
     async def send(
         self,
@@ -61,21 +69,56 @@ class Openings:
             if None in self._epochs.losses:
                 await self._calls.check()
             known = self._epochs.known(partition)
+            if known is None and self._pop_new(partition.namespace, partition.topic):
+                await self._learn_once(partition, None, UNUSED)
+                known = self._epochs.known(partition)
             carried = self._epochs.carried(known)
             try:
                 now_ms, _, n, answer = await self._calls.change(name, partition, numbers, blob, slot, other, carried)
             except OtherData as found:
-                async with self._locks.setdefault(partition, asyncio.Lock()):
-                    if self._epochs.known(partition) is known:  # no other call has found out meanwhile
-                        await self._learn(partition, known, found)
+                await self._learn_once(partition, known, found)
                 continue
-            if len(n) == ALL_CREATED:
-                self._epochs.saw(partition, n[2], now_ms)
-            else:
-                seen = [number for code, number in zip(n[::width], n[3::width], strict=True) if code in STORED]
-                self._epochs.saw(partition, max(seen, default=0), now_ms)
+            self._saw(partition, width, now_ms, n)
             return n, answer
         raise StoreDown("the partition keeps being opened and retired; nothing was done")
+
+    def post(self, partition: Partition, numbers: bytes, blob: bytes, slot: str, done: Done) -> None:
+        """A call of send.lua without a coroutine, unless the partition's data must be found out first."""
+        known = self._epochs.known(partition)
+        if known is None or None in self._epochs.losses:
+            leave(self.send("send", partition, numbers, blob, slot, WIDTH), done)
+            return
+
+        def answered(reply: Any) -> None:
+            if isinstance(reply, OtherData):
+                leave(self._send_again(partition, known, reply, numbers, blob, slot), done)
+            elif isinstance(reply, BaseException):
+                done(reply)
+            else:
+                now_ms, _, n, answer = reply
+                self._saw(partition, WIDTH, now_ms, n)
+                done((n, answer))
+
+        self._calls.post_change("send", partition, numbers, blob, slot, answered, self._epochs.carried(known))
+
+    async def _send_again(
+        self, partition: Partition, known: Known | None, found: OtherData, numbers: bytes, blob: bytes, slot: str
+    ) -> tuple[list[int], bytes]:
+        await self._learn_once(partition, known, found)
+        return await self.send("send", partition, numbers, blob, slot, WIDTH)
+
+    async def _learn_once(self, partition: Partition, known: Known | None, found: OtherData) -> None:
+        async with self._locks.setdefault(partition, asyncio.Lock()):
+            if self._epochs.known(partition) is known:  # no other call has found out meanwhile
+                await self._learn(partition, known, found)
+
+    def _saw(self, partition: Partition, width: int, now_ms: int, n: list[int]) -> None:
+        """Note the send numbers of a reply."""
+        if len(n) == ALL_CREATED:
+            self._epochs.saw(partition, n[2], now_ms)
+        else:
+            seen = [number for code, number in zip(n[::width], n[3::width], strict=True) if code in STORED]
+            self._epochs.saw(partition, max(seen, default=0), now_ms)
 
     async def change(
         self, name: str, partition: Partition, numbers: bytes, blob: bytes, slot: str = ""
@@ -122,7 +165,7 @@ class Openings:
                 )
             before = epoch
             texts = (name, found.epoch, "" if known is None else known.epoch)
-            state, epoch = await self._calls.epoch_call(OPEN, [highest], *texts)
+            state, epoch, listed = await self._directory.ask(OPEN, [highest], *texts)
             if state != OPENED or epoch in (found.epoch, before):
                 break
             found = await self._calls.stamp(partition)  # another process may have opened it in between
@@ -141,14 +184,14 @@ class Openings:
             if not self._epochs.is_retired(known, int(epoch or 0), now_ms):
                 raise self._epochs.lost(partition, _gone(known))
             self._epochs.forget(partition)
-        elif await self._opened(partition, epoch, found.epoch):
-            state, _ = await self._calls.epoch_call(CONFIRM, [], name, epoch)
+        elif await self._opened(partition, epoch, found.epoch, listed):
+            state, _, _ = await self._directory.ask(CONFIRM, [int(listed)], name, epoch)
             if state == OPENED:
                 self._epochs.adopt(partition, epoch, now_ms)
 
-    async def _opened(self, partition: Partition, epoch: str, before: str) -> bool:
-        """Give the partition this epoch, if it has none or has `before`."""
-        words = (codec.pack_numbers([5, len(epoch)]), (epoch + before).encode())
+    async def _opened(self, partition: Partition, epoch: str, before: str, listed: bool) -> bool:
+        """Give the partition this epoch, if it has none or has `before`. `listed`: the directory has its topic."""
+        words = (codec.pack_numbers([5, len(epoch), int(listed)]), (epoch + before).encode())
         _, _, n, _ = await self._calls.change("control", partition, *words)
         return bool(n[0])
 
@@ -160,16 +203,16 @@ class Openings:
         if not empty:
             return False
         name = partition_name(partition)
-        state, entry = await self._calls.epoch_call(CLOSING, [], name)
+        state, entry, _ = await self._directory.ask(CLOSING, [], name)
         if state == REPLACED:
             return await self._kept(self._calls.check(), topic_too)
         if state == OPENED and entry != epoch:
-            await self._calls.epoch_call(NOT_CLOSED, [], name, entry)
+            await self._directory.ask(NOT_CLOSED, [], name, entry)
             known, found = self._epochs.known(partition), await self._calls.stamp(partition)
             return await self._kept(self._learn(partition, known, found), topic_too)
         done, _ = await control(0, epoch)
         if entry:
-            await self._calls.epoch_call(CLOSED if done else NOT_CLOSED, [], name, entry)
+            await self._directory.ask(CLOSED if done else NOT_CLOSED, [], name, entry)
         if done:
             self._epochs.forget(partition)
         return done

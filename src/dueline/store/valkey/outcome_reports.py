@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from ...engine.job import LeasedJob, Partition, Reason
 from ...engine.outcomes import OutcomeHook, Outcomes, actor_name
 from ...engine.store import Credit, Outcome, SendItem, SendOutcome
-from .codec import REASONS, pulled_bytes, unpack_id
+from .codec import REASONS, unpack_id
+from .pulled_jobs import deaths_in
 
 
 def report_pull(
@@ -20,7 +21,7 @@ def report_pull(
 ) -> None:
     """The jobs of a pull, and those that it found to be dead."""
     outcomes.pulled(partition, jobs, credits)
-    report_deaths(outcomes, partition, blob[pulled_bytes(n[6], blob) :])
+    report_deaths(outcomes, partition, deaths_in(n, blob))
 
 
 def report_deaths(outcomes: Outcomes, partition: Partition, blob: bytes) -> None:

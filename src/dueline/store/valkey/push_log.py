@@ -17,7 +17,7 @@ import msgspec
 from ...engine.limits import Limits
 from ...engine.push_log import Attempt, TargetState
 from ..push_log_limits import PAGE, bounded, pack_cursor, unpack_cursor
-from .batching import Batcher
+from .batching import Batcher, in_task
 from .calls import Reply
 from .codec import pack_id, pack_numbers, unpack_id, unpack_numbers
 from .keys import push_keys
@@ -64,7 +64,7 @@ class ValkeyPushLog:
                 self._batchers.pop(key, None)
 
             batcher = self._batchers[key] = Batcher(
-                lambda reports, _: self._send(key, reports), _name_of, _size_of, idle, self._limits
+                in_task(lambda reports, _: self._send(key, reports)), _name_of, _size_of, idle, self._limits
             )
         return batcher
 

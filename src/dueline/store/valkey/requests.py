@@ -20,9 +20,9 @@ from .codec import (
     pack_numbers,
     pack_policy,
     pack_tags,
-    token_bytes,
     unpack_id,
 )
+from .lease_tokens import token_bytes
 
 Encoded = tuple[bytes, bytes]
 READ_FENCES = pack_numbers([2])  # fence.lua

@@ -9,19 +9,18 @@ first, then the operation runs on that topic's partition. It is repeated if the 
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
 
 from ...engine.bands import Bands, ForecastPart
-from ...engine.errors import Unavailable
+from ...engine.completion import Done, awaited, leave, through
 from ...engine.fence import Fence
 from ...engine.guards import GuardWatch
-from ...engine.history import History
-from ...engine.job import Job, Partition, Reason, State
+from ...engine.history import History, history_budget
+from ...engine.job import Job, Partition, State
 from ...engine.limits import Limits
 from ...engine.open_groups import GroupPage
 from ...engine.queue_limit import QueueLimit
@@ -46,21 +45,24 @@ from ...engine.store import (
     Spare,
     Stats,
 )
-from . import appends, codec, histories, outcome_reports, reads, requests
+from . import codec, histories, outcome_reports, reads, requests
 from .audit_log import ValkeyAuditLog
-from .batching import Batcher, together
+from .batchers import Batchers, Run, slot_of
+from .batching import Batcher, in_task, together
 from .calls import Calls, WrongStore
 from .charts import ValkeyCharts
 from .clock import StoreClock
 from .directory import ValkeyDirectory, announced_change
 from .epochs import accept_command
 from .event_stream import ValkeyEventStream
-from .id_lookup import MOVED, MOVES, IdLookup
+from .id_lookup import IdLookup
 from .keys import changes_channel, partition_keys, tokens_channel
 from .link import Link
 from .openings import Openings
+from .pulls import Pulls
 from .push_log import ValkeyPushLog
 from .scripts import Patch
+from .sends import Sends
 from .single_sends import SingleSends
 from .tls import StoreTls
 from .tokens import ValkeyTokens
@@ -71,8 +73,7 @@ from .workers import ValkeyWorkers
 __all__ = ["ValkeyStore", "WrongStore"]
 
 CLEAN_STEPS = 20  # before a list that shows dead jobs; remaining ones appear in the next list
-FINISHING = frozenset({"ack", "release", "extend"})  # never refused because other jobs of the namespace wait
-LANES = {"send": 2}  # calls in flight per partition
+ACKED = Outcome(Code.OK)
 
 
 class ValkeyStore:
@@ -115,15 +116,17 @@ class ValkeyStore:
         self.stream = ValkeyEventStream(self._calls.event_call, self._wakeups, prefix)
         self.workers = ValkeyWorkers(self._calls.worker_call)
         self.clock, self.hook = self._calls.clock, self._calls.hook
-        self._openings = Openings(self._calls)
+        self._openings = Openings(self._calls, self.directory.pop_new)
         self.epochs, self.errors = self._calls.epochs, self._calls.errors
         self.start = self._calls.start
         self.check = self._openings.check
         self.plain, self.now_ms = self._calls.plain, self._calls.now_ms
-        self._queue_of = queue_of
-        self._batchers: dict[tuple[str, Partition, int], Batcher[Any, Any]] = {}
+        self._batchers = Batchers(limits, queue_of, self.hook)
         self._locks: dict[tuple[str, Partition], asyncio.Lock] = {}
         self._lookup = IdLookup(self._calls)
+        self._sends = Sends(self._openings, self._batchers, self._alone)
+        self.post_send = self._sends.post
+        self.post_pull = Pulls(self._calls, self.hook, self._history_bytes, self.release).post
 
     @property
     def events(self) -> Events | None:
@@ -184,25 +187,14 @@ class ValkeyStore:
         name: str,
         partition: Partition,
         variant: int,
-        run: Callable[[Partition, list[Any], int, str], Awaitable[list[Any]]],
+        run: Callable[[Partition, list[Any], int, str], Coroutine[Any, Any, list[Any]]],
     ) -> Batcher[Any, Any]:
-        """The batcher of an operation on a partition. Calls with different `variant` cannot share a script call. `run`
-        gets the variant and the slot of the call; concurrent calls have different slots."""
-        key = (name, partition, variant)
-        batcher = self._batchers.get(key)
-        if batcher is None:
-            batcher = self._batchers[key] = Batcher(
-                lambda items, lane: run(partition, items, variant, f"{variant or ''}{'b' * lane}"),
-                requests.id_of,
-                requests.body_size if name in ("send", "append", "edit") else lambda item: 64,
-                partial(self._batchers.pop, key, None),
-                self.limits,
-                LANES.get(name, 1),
-                None if name in FINISHING else self._queue_of(partition.namespace),
-                self.hook,
-                lambda outcomes, items, results, by: outcomes.done(name, partition, items, results, by),
-            )
-        return batcher
+        """The batcher of an operation that awaits. `run` gets the variant and the slot of the call."""
+
+        def make(partition: Partition, variant: int) -> Run:
+            return in_task(lambda items, lane: run(partition, items, variant, slot_of(variant, lane)))
+
+        return self._batchers.of(name, partition, variant, make)
 
     def _alone(self, name: str, partition: Partition) -> asyncio.Lock:
         """The lock of an operation that is not batched; it has one call in flight per partition."""
@@ -214,36 +206,13 @@ class ValkeyStore:
         async with self._alone(name, partition):
             return (await self._calls.change(name, partition, numbers, more))[2:]
 
-    # --- namespaces with `namespace_ids` ---
-
-    async def _send_over(
-        self, partition: Partition, item: SendItem, policy_version: int, elsewhere: str
-    ) -> SendOutcome:
-        """A send whose id is used in another topic: one call on both partitions, repeated if the job has moved."""
-        for _ in range(MOVES):
-            other = replace(partition, topic=elsewhere)
-            async with self._alone("send over", partition):
-                if item.merge is None:
-                    encoded = codec.encode_send([item], policy_version, partition.topic.encode())
-                    n, blob = await self._openings.send("send", partition, *encoded, "over", 4, other)
-                    [(result, final)] = codec.decode_sent_anywhere([item], n, blob)
-                else:
-                    encoded = appends.encode_append([(item, item.merge)], policy_version, partition.topic.encode())
-                    n, blob = await self._openings.send("append", partition, *encoded, "over", 6, other)
-                    [(result, final)] = appends.decode_appended(n, blob)
-            if final:
-                return result
-            elsewhere = result.elsewhere or ""
-        raise Unavailable(MOVED)
-
     # --- operations ---
 
     def send(
         self, partition: Partition, items: Sequence[SendItem], policy_version: int = 0
     ) -> Awaitable[list[SendOutcome]]:
-        # A stale policy refuses the whole batch, so only sends with the same policy version are batched.
         if items[0].merge is None if len(items) == 1 else all(item.merge is None for item in items):
-            return self._joined("send", partition, policy_version, self._send).call(items)
+            return awaited(self.post_send, partition, items, policy_version)
         return self._send_mixed(partition, items, policy_version)
 
     async def _send_mixed(
@@ -252,72 +221,60 @@ class ValkeyStore:
         """Merging sends have their own script, so that plain sends do not pay for it."""
         merging = [place for place, item in enumerate(items) if item.merge is not None]
         plain = [place for place, item in enumerate(items) if item.merge is None]
-
-        async def call(name: str, run: Any, places: list[int]) -> list[SendOutcome]:
-            return await self._joined(name, partition, policy_version, run).call([items[place] for place in places])
-
+        appended = self._joined("append", partition, policy_version, self._sends.append)
+        calls = [appended.call([items[place] for place in merging])]
         if not plain:
-            return await call("append", self._append, merging)
-        results = await together([call("append", self._append, merging), call("send", self._send, plain)])
-        by_place = dict(zip(merging + plain, results, strict=True))
+            return await calls[0]
+        calls.append(self.send(partition, [items[place] for place in plain], policy_version))
+        by_place = dict(zip(merging + plain, await together(calls), strict=True))
         return [by_place[place] for place in range(len(items))]
 
-    async def _append(
-        self, partition: Partition, items: list[SendItem], policy_version: int, slot: str
-    ) -> list[SendOutcome]:
-        sends = [(item, item.merge) for item in items if item.merge is not None]
-        encoded = appends.encode_append(
-            sends, policy_version, partition.topic.encode() if partition.namespace_ids else None
-        )
-        n, blob = await self._openings.send("append", partition, *encoded, slot, 6)
-        return await self._decided(partition, items, policy_version, appends.decode_appended(n, blob))
-
-    async def _send(
-        self, partition: Partition, items: list[SendItem], policy_version: int, slot: str
-    ) -> list[SendOutcome]:
-        topic = partition.topic.encode() if partition.namespace_ids else None
-        encoded = codec.encode_send(items, policy_version, topic)
-        n, blob = await self._openings.send("send", partition, *encoded, slot, 4)
-        if not partition.namespace_ids:
-            return codec.decode_sent(items, n)
-        return await self._decided(partition, items, policy_version, codec.decode_sent_anywhere(items, n, blob))
-
-    async def _decided(
-        self, partition: Partition, items: list[SendItem], policy_version: int, results: list[tuple[SendOutcome, bool]]
-    ) -> list[SendOutcome]:
-        """The outcomes. Sends that are undecided because their id is used in another topic are repeated on both
-        partitions."""
-        return [
-            result if final else await self._send_over(partition, item, policy_version, result.elsewhere or "")
-            for item, (result, final) in zip(items, results, strict=True)
-        ]
-
     async def pull(self, partition: Partition, pull: Pull) -> PullOutcome:
-        base = os.urandom(8)
-        encoded = requests.pull(pull, base, self._history_bytes)
-        async with self._alone("pull", partition):
-            now_ms, said, n, blob = await self._calls.change("pull", partition, *encoded)
-        jobs, corrupt = codec.decode_pulled(n[6], blob, partition.topic, base, now_ms)
-        if corrupt:
-            dead = [
-                Release(job.id, job.lease, dead=Reason.CORRUPT, error="the stored body does not match its checksum")
-                for job in corrupt
-            ]
-            await self.release(partition, dead)
-        if (heard := self.hook.outcomes) is not None:
-            outcome_reports.report_pull(heard, partition, pull.credits, jobs, n, blob)
-        deaths = (Reason.EXPIRED,) * n[3] + (Reason.EXHAUSTED,) * n[4] + (Reason.CORRUPT,) * len(corrupt)
-        next_ms, more = None if n[0] < 0 else n[0], bool(n[1]) or bool(corrupt)
-        return PullOutcome(jobs, next_ms, more, now_ms, not said & 2, deaths, n[2], n[5])
+        return await awaited(self.post_pull, partition, pull)
 
     def ack(self, partition: Partition, items: Sequence[Ref]) -> Awaitable[list[Outcome]]:
-        if partition.namespace_ids and not partition.topic:
-            return self._lookup.run(partition, items, requests.id_of, self.ack)
-        return self._joined("ack", partition, 0, self._ack).call(items)
+        return awaited(self.post_ack, partition, items)
 
-    async def _ack(self, partition: Partition, items: list[Ref], variant: int, slot: str) -> list[Outcome]:
-        _, _, n, _ = await self._calls.change("ack", partition, *requests.refs(items), slot)
-        return [Outcome(codec.CODES[code]) for code in n] if n else [Outcome(Code.OK)] * len(items)
+    def post_ack(self, partition: Partition, items: Sequence[Ref], done: Done) -> None:
+        if partition.topic or not partition.namespace_ids:
+            self._batchers.of("ack", partition, 0, self._acks).post(items, done)
+        elif len(items) == 1:
+            found = partial(self._ack_found, partition, items, done)
+            self._batchers.of("find", partition, 0, self._finds).post(items, found)
+        else:
+            leave(self._lookup.run(partition, items, requests.id_of, self.ack), done)
+
+    def _finds(self, partition: Partition, _: int) -> Run:
+        """How the topics of ids are looked up."""
+        return in_task(lambda items, lane: self._lookup.topics_of(partition, [item.id for item in items]))
+
+    def _ack_found(self, partition: Partition, items: Sequence[Ref], done: Done, topics: Any) -> None:
+        """Ack a job in the topic that it was found in, unless it has moved to another one since."""
+        if isinstance(topics, BaseException):
+            done(topics)
+        elif topics[0] is None:
+            done([Outcome(Code.NOT_FOUND)])
+        else:
+
+            def told(results: Any) -> None:
+                if not isinstance(results, BaseException) and results[0].code is Code.ELSEWHERE:
+                    leave(self._lookup.run(partition, items, requests.id_of, self.ack), done)
+                else:
+                    done(results)
+
+            self.post_ack(replace(partition, topic=topics[0]), items, told)
+
+    def _acks(self, partition: Partition, _: int) -> Run:
+        """How a batch of acks is run."""
+
+        def run(items: list[Ref], lane: int, done: Done) -> None:
+            def read(reply: tuple[int, int, list[int], bytes]) -> list[Outcome]:
+                codes = reply[2]
+                return [Outcome(codec.CODES[code]) for code in codes] if codes else [ACKED] * len(items)
+
+            self._calls.post_change("ack", partition, *requests.refs(items), "", through(read, done))
+
+        return run
 
     async def release(self, partition: Partition, items: Sequence[Release]) -> list[Outcome]:
         if partition.namespace_ids and not partition.topic:
@@ -326,7 +283,7 @@ class ValkeyStore:
 
     async def _release(self, partition: Partition, items: list[Release], variant: int, slot: str) -> list[Outcome]:
         _, _, n, _ = await self._calls.change(
-            "release", partition, *requests.releases(items, self._history_bytes), slot
+            "release", partition, *requests.releases(items, history_budget(self._history_bytes, partition)), slot
         )
         return [Outcome(codec.CODES[n[i]], n[i + 1], codec.REASONS[n[i + 2]]) for i in range(0, len(n), 3)]
 

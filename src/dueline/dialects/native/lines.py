@@ -1,0 +1,141 @@
+"""The calls of every job on the line: from the bytes of a body to the engine's posted call, and back to bytes.
+
+What the head says (namespace, topic, media type, rights) is decided when a line is made. A body that is about several
+steps leaves the line in `__call__`, to the handler of the route: a list of sends, a pull that acks first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from ...api import answers as a
+from ...api import requests as r
+from ...api.operations import BY_NAME
+from ...api.reply import to_json
+from ...engine.commands import Sent
+from ...engine.completion import Begun, leave
+from ...engine.engine import Engine
+from ...engine.errors import BadRequest, DuelineError
+from ...engine.job import LeasedJob
+from ...engine.store import Code, Outcome
+from ..http import Answer, LineMaker, Request, Response, check_own_id, check_topic
+from . import decode, encode
+from .api import complete
+from .items import in_list, of_each
+from .wire import caller_of, check_media, decoded, plain_name
+
+_job = msgspec.json.Decoder(r.NewJob).decode
+_pull = msgspec.json.Decoder(r.PullJobs).decode
+_acks = msgspec.json.Decoder(r.AckJobs).decode
+_PULL = r.PullJobs()
+
+Awaits = Callable[[Request], Coroutine[Any, Any, Response]]
+"""The handler of a route, as a coroutine function."""
+
+
+class _Line:
+    """`handler` answers what is not for the line."""
+
+    def __init__(self, engine: Engine, handler: Awaits, request: Request) -> None:
+        self._engine = engine
+        self._handler = handler
+        self._params = request.params
+        self._grant = request.grant
+        self._topic = request.params[0]
+        self._namespace = caller_of(request.headers.get("dueline-namespace"), request.grant).namespace
+        check_media(request)
+        check_topic(request.grant, self._topic)
+
+    def _failed(self, error: DuelineError, asked: Any) -> DuelineError:
+        complete(error, self._params, asked)
+        return error
+
+
+class SendLine(_Line):
+    """One job."""
+
+    def __init__(self, engine: Engine, handler: Awaits, request: Request) -> None:
+        super().__init__(engine, handler, request)
+        self._has_all_topics = request.grant.covers_all
+        plain_name(self._topic, "topic")
+
+    def __call__(self, request: Request, answer: Answer) -> Begun | None:
+        body = request.body
+        if body[:1] != b"{":
+            return leave(self._handler(request), answer)
+        asked = decoded(_job, body)
+        try:
+            if asked.id is not None and not self._has_all_topics:
+                check_own_id(self._grant, self._engine.has_namespace_ids(self._namespace))
+            command = decode.send(asked)
+            told = partial(self._sent, answer, asked)
+            self._engine.post_send(self._namespace, self._topic, command, self._grant, told)
+        except DuelineError as error:
+            raise self._failed(error, asked) from None
+        return None
+
+    def _sent(self, answer: Answer, asked: r.NewJob, sent: Sent | BaseException) -> None:
+        if isinstance(sent, Sent):
+            # The engine's Sent has the fields of the answer (api.answers.Sent).
+            answer(Response(201 if sent.result == "created" else 200, to_json(sent)))
+        else:
+            answer(self._failed(sent, asked) if isinstance(sent, DuelineError) else sent)
+
+
+class PullLine(_Line):
+    """One topic."""
+
+    def __call__(self, request: Request, answer: Answer) -> Begun | None:
+        asked = decoded(_pull, request.body) if request.body else _PULL
+        if asked.ack:
+            return leave(self._handler(request), answer)
+        command = decode.pull_one(asked, self._namespace, self._topic)
+        return self._engine.post_pull(command, partial(self._pulled, answer))
+
+    def _pulled(self, answer: Answer, jobs: list[LeasedJob] | BaseException) -> None:
+        if isinstance(jobs, BaseException):
+            answer(jobs)
+            return
+        undelivered = partial(self._engine.undelivered, self._namespace, jobs) if jobs else None
+        views = a.LeasedJobs(tuple([encode.leased_view(job) for job in jobs]), ())
+        answer(Response(200, to_json(views), undelivered=undelivered))
+
+
+class AckLine(_Line):
+    """Any number of jobs."""
+
+    def __call__(self, request: Request, answer: Answer) -> Begun | None:
+        jobs = decoded(_acks, request.body).jobs
+        refs = decode.acks(jobs)
+        try:
+            self._engine.post_ack(self._namespace, self._topic, refs, partial(self._acked, answer, jobs))
+        except BadRequest as error:
+            raise in_list(error, "jobs") from None
+        return None
+
+    def _acked(self, answer: Answer, jobs: Sequence[r.Lease], done: Sequence[Outcome] | BaseException) -> None:
+        ids = [job.id for job in jobs]
+        if isinstance(done, BaseException):
+            results = of_each(done, ids)
+            if results is None:
+                answer(in_list(done, "jobs") if isinstance(done, BadRequest) else done)
+            else:
+                answer(encode.response(encode.many(ids, results, encode.acked)))
+        elif len(ids) == 1 and done[0].code is Code.OK:
+            answer(Response(200, to_json(a.Outcomes((a.Outcome(ids[0], "acked"),)))))
+        else:
+            answer(encode.response(encode.many(ids, done, encode.acked)))
+
+
+_LINES: dict[str, Callable[[Engine, Awaits, Request], Any]] = {"send": SendLine, "pull": PullLine, "ack": AckLine}
+
+
+def line_of(name: str, engine: Engine, handler: Awaits) -> LineMaker | None:
+    """What makes the lines of an operation. None: it has none."""
+    make = _LINES.get(name)
+    assert make is None or not BY_NAME[name].audited
+    return None if make is None else partial(make, engine, handler)

@@ -1,0 +1,68 @@
+"""Decodes the jobs in an answer of pull.lua, which describes its form."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+from ...engine.job import LeasedJob
+from .codec import read_record, unpack_id
+from .lease_tokens import token_text
+
+_HEAD = struct.Struct(">HIIIIIdddd")
+_COUNT = 6  # where the numbers have the count of jobs; behind it are the progresses
+
+
+def decode(
+    numbers: Sequence[int], blob: bytes, topic: str, base: bytes, now_ms: int
+) -> tuple[list[LeasedJob], list[LeasedJob]]:
+    """(intact jobs, jobs with a damaged body)."""
+    good: list[LeasedJob] = []
+    corrupt: list[LeasedJob] = []
+    heads, id_at, at, end = _layout(numbers, blob)
+    progresses: dict[int, bytes] = {}
+    for place, size in zip(numbers[_COUNT + 1 :: 2], numbers[_COUNT + 2 :: 2], strict=True):
+        progresses[place] = blob[end : end + size]
+        end += size
+    for id_size, size, deliveries, uncounted, most, place, deadline, due, since, expires in heads:
+        id = unpack_id(blob[id_at : id_at + id_size])
+        id_at += id_size
+        record = read_record(blob[at : at + size])
+        at += size
+        leased = LeasedJob(
+            id=id,
+            topic=record.topic if record.topic is not None else topic,
+            body=record.body,
+            kind=record.kind,
+            headers=record.headers,
+            tags=record.tags,
+            attempt=deliveries - uncounted,
+            delivery=deliveries,
+            max_attempts=most or None,
+            lease=token_text(base + place.to_bytes(4, "big")),
+            lease_until_ms=int(deadline),
+            due_at_ms=int(due),
+            created_at_ms=record.created_at_ms,
+            late_ms=now_ms - int(since),
+            merge_key=record.merge_key,
+            items=record.items,
+            expires_at_ms=int(expires) or None,
+            ttl_ms=record.ttl_ms,
+            version=record.version,
+            progress=progresses.get(place, b""),
+        )
+        (good if record.intact else corrupt).append(leased)
+    return good, corrupt
+
+
+def deaths_in(numbers: Sequence[int], blob: bytes) -> bytes:
+    """What is behind the jobs."""
+    return blob[_layout(numbers, blob)[3] + sum(numbers[_COUNT + 2 :: 2]) :]
+
+
+def _layout(numbers: Sequence[int], blob: bytes) -> tuple[list[tuple[int, ...]], int, int, int]:
+    """The heads of the jobs, and where the ids, the records and the progresses begin."""
+    ids_at = numbers[_COUNT] * _HEAD.size
+    heads = [_HEAD.unpack_from(blob, at) for at in range(0, ids_at, _HEAD.size)]
+    records_at = ids_at + sum(head[0] for head in heads)
+    return heads, ids_at, records_at, records_at + sum(head[1] for head in heads)
