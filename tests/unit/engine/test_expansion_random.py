@@ -177,7 +177,7 @@ class Run:
 
     async def expand_more(self, engine: Engine) -> None:
         for partitions in (4, 6, 7, 9, 12):
-            for _ in range(self.dice.randint(0, 60)):
+            for _ in range(self.dice.randint(0, 120)):
                 await asyncio.sleep(0)
             for number in range(40):
                 for topic in self.topics:
