@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -15,8 +15,10 @@ import msgspec
 from dueline.dialects.contract import DialectContext
 from dueline.dialects.native.dialect import NativeDialect
 from dueline.dialects.settings import DialectSettings
+from dueline.engine.completion import awaited
 from dueline.engine.engine import Engine
 from dueline.engine.job import Partition
+from dueline.engine.posts import PostedByTask
 from dueline.engine.store import (
     Code,
     OnConflict,
@@ -36,8 +38,24 @@ from dueline.store.valkey.store import ValkeyStore
 replace = msgspec.structs.replace
 
 
-class Sound(ValkeyStore):
-    """Nothing is broken. `chance(p)` is for those that are broken only sometimes."""
+class _Awaited(ValkeyStore):
+    """Its calls that are awaited make the posted ones of the real store."""
+
+    def send(
+        self, partition: Partition, items: Sequence[SendItem], policy_version: int = 0
+    ) -> Awaitable[list[SendOutcome]]:
+        return awaited(super().post_send, partition, items, policy_version)
+
+    async def pull(self, partition: Partition, pull: Pull) -> PullOutcome:
+        return await awaited(super().post_pull, partition, pull)
+
+    def ack(self, partition: Partition, items: Sequence[Ref]) -> Awaitable[list[Outcome]]:
+        return awaited(super().post_ack, partition, items)
+
+
+class Sound(PostedByTask, _Awaited):
+    """Nothing is broken. The server's posted calls await those below, so that a subclass breaks both. `chance(p)` is
+    for those that are broken only sometimes."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url)

@@ -125,8 +125,7 @@ class ValkeyStore:
         self._locks: dict[tuple[str, Partition], asyncio.Lock] = {}
         self._lookup = IdLookup(self._calls)
         self._sends = Sends(self._openings, self._batchers, self._alone)
-        self.post_send = self._sends.post
-        self.post_pull = Pulls(self._calls, self.hook, self._history_bytes, self.release).post
+        self._pulls = Pulls(self._calls, self.hook, self._history_bytes, self.release)
 
     @property
     def events(self) -> Events | None:
@@ -215,6 +214,9 @@ class ValkeyStore:
             return awaited(self.post_send, partition, items, policy_version)
         return self._send_mixed(partition, items, policy_version)
 
+    def post_send(self, partition: Partition, items: Sequence[SendItem], policy_version: int, done: Done) -> None:
+        self._sends.post(partition, items, policy_version, done)
+
     async def _send_mixed(
         self, partition: Partition, items: Sequence[SendItem], policy_version: int
     ) -> list[SendOutcome]:
@@ -231,6 +233,9 @@ class ValkeyStore:
 
     async def pull(self, partition: Partition, pull: Pull) -> PullOutcome:
         return await awaited(self.post_pull, partition, pull)
+
+    def post_pull(self, partition: Partition, pull: Pull, done: Done) -> None:
+        self._pulls.post(partition, pull, done)
 
     def ack(self, partition: Partition, items: Sequence[Ref]) -> Awaitable[list[Outcome]]:
         return awaited(self.post_ack, partition, items)
