@@ -344,8 +344,8 @@ class NamespaceLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_pending_jobs: Annotated[
         Annotated[int, Meta(ge=1)] | None,
         Meta(
-            description="Jobs that are scheduled, ready or leased, over all servers. They are counted about once a "
-            "second: what all servers accept in between may exceed it."
+            description="Jobs that are scheduled, ready or leased, over all servers. They are counted every one "
+            "to five seconds: what all servers accept in between may exceed it."
         ),
     ] = None
     max_queued_jobs: Annotated[
