@@ -78,6 +78,7 @@ def missing(jobs: set[str], messages: list[Message]) -> set[str]:
 
 
 @pytest.mark.faults
+@pytest.mark.timeout(900)
 async def test_what_a_killed_server_did_not_tell_is_behind_a_gap(
     suite: FaultSuite, private_valkey: PrivateValkey, folder: Path
 ) -> None:
@@ -121,6 +122,7 @@ async def test_what_a_killed_server_did_not_tell_is_behind_a_gap(
 
 
 @pytest.mark.faults
+@pytest.mark.timeout(900)
 async def test_a_server_that_stops_tells_everything_and_leaves_no_gap(
     private_valkey: PrivateValkey, folder: Path
 ) -> None:
