@@ -16,8 +16,8 @@ class TappedLink(Link):
         super().__init__(url, reply_timeout_s)
         self.through = super().call
 
-    def post(self, key: str, args: tuple[Any, ...], told: Done) -> bool:
-        leave(self.call(key, *args), told)
+    def post(self, key: str, args: tuple[Any, ...], on_reply: Done) -> bool:
+        leave(self.call(key, *args), on_reply)
         return True
 
 

@@ -98,7 +98,7 @@ async def quietly(work: Coroutine[Any, Any, object]) -> None:
 def through(convert: Callable[[Any], Any], done: Done) -> Done:
     """A completion that converts a result first. If what `convert` returns is a coroutine, the call leaves the line."""
 
-    def told(result: Any) -> None:
+    def on_reply(result: Any) -> None:
         if not isinstance(result, BaseException):
             try:
                 result = convert(result)
@@ -109,7 +109,7 @@ def through(convert: Callable[[Any], Any], done: Done) -> Done:
                 return
         done(result)
 
-    return told
+    return on_reply
 
 
 class Outbox:

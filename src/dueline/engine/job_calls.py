@@ -69,8 +69,8 @@ class JobCalls:
         the line here, and jobs that were not found in `_acked`."""
         self._checks.refs(refs)
         if len(refs) == 1 and not topic.old:
-            told = partial(self._acked, topic, refs, topic.map, self._topics.reads, done)
-            self._store.post_ack(topic.partition_of(refs[0].id), refs, told)
+            on_reply = partial(self._acked, topic, refs, topic.map, self._topics.reads, done)
+            self._store.post_ack(topic.partition_of(refs[0].id), refs, on_reply)
         else:
             leave(self._over(topic, refs, _id_of, self._store.ack, _counter(topic, "acked")), done)
 

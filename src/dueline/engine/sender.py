@@ -82,7 +82,7 @@ class Sender:
 
     def post(self, namespace: str, name: str, command: Send, grant: Grant, done: Done) -> None:
         """Store one job: `done` gets what was sent, or the error. May raise an error, too. What has to await something
-        first leaves the line here, and what was refused for a stale policy in `_told`."""
+        first leaves the line here, and what was refused for a stale policy in `_on_reply`."""
         topic = self._topics.known(namespace, name)
         if (
             topic is None
@@ -98,10 +98,10 @@ class Sender:
         if self.limit is not None and (counting := self.limit.admit(namespace, 1, grant)) is not None:
             leave(self._send(namespace, name, command, grant, counting), done)
             return
-        told = partial(self._told, topic, command, id, done)
-        self._store.post_send(topic.partition_of(id), (item,), topic.version, told)
+        on_reply = partial(self._on_reply, topic, command, id, done)
+        self._store.post_send(topic.partition_of(id), (item,), topic.version, on_reply)
 
-    def _told(
+    def _on_reply(
         self, topic: Topic, command: Send, id: str, done: Done, results: Sequence[SendOutcome] | BaseException
     ) -> None:
         if not isinstance(results, BaseException):

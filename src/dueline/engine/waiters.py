@@ -191,17 +191,19 @@ class PartitionQueue:
         if error is None:
             self._pull(claim, until_s)
         else:
-            self._told(claim, 0.0, error)
+            self._on_reply(claim, 0.0, error)
 
     def _pull(self, claim: list[tuple[Waiter, int]], until_s: float) -> None:
         wait_until_s = max(until_s + LINGER_S, self.wait_until_s) if until_s else self.wait_until_s
         wait_ms = max(1, int((wait_until_s - self._owner.timer.time()) * 1000)) if until_s else 0
         self._woken = False
         credits = tuple([Credit(credit, waiter.lease_ms, waiter.by, waiter.actor) for waiter, credit in claim])
-        told = partial(self._told, claim, wait_until_s)
-        self._owner.store.post_pull(self.partition, Pull(credits, self.topic.lease_ms, wait_ms), told)
+        on_reply = partial(self._on_reply, claim, wait_until_s)
+        self._owner.store.post_pull(self.partition, Pull(credits, self.topic.lease_ms, wait_ms), on_reply)
 
-    def _told(self, claim: list[tuple[Waiter, int]], wait_until_s: float, pulled: PullOutcome | BaseException) -> None:
+    def _on_reply(
+        self, claim: list[tuple[Waiter, int]], wait_until_s: float, pulled: PullOutcome | BaseException
+    ) -> None:
         # The next call is for all that arrive in this turn of the loop, too.
         asyncio.get_running_loop().call_soon(self._go_on, claim, wait_until_s, pulled)
 

@@ -55,7 +55,7 @@ class Connection(WritingHalf):
         self._wake: asyncio.Future[None] | None = None
         self._current: Exchange | None = None
         self._begun: Begun | None = None  # the current poll, if it is answered on the line
-        self._told = self._line_told
+        self._on_reply = self._line_answered
         self._ended = False  # EOF from the client
         self._retiring = False  # the server stops: close after the next answer
         self._idle_due_s = NEVER
@@ -208,14 +208,14 @@ class Connection(WritingHalf):
             return
         self._current = exchange
         if exchange.found.route.line is not None:
-            begun = self._front.lines.begin(exchange, self._told)
+            begun = self._front.lines.begin(exchange, self._on_reply)
             if self._current is exchange:  # it is not answered yet
                 self._begun = begun
             return
         handler = self._front.router.respond(exchange.found, exchange.request, exchange.queue)
         step(handler, partial(self._finish, exchange), self._fail)
 
-    def _line_told(self, result: Response | BaseException) -> None:
+    def _line_answered(self, result: Response | BaseException) -> None:
         """The answer of the line. A poll that was cancelled has none, but its jobs may have been on their way."""
         exchange, self._begun = self._current, None
         if exchange is not None:

@@ -106,12 +106,12 @@ class RecordingEngine(Engine):
     recorder: Recorder | None = None
 
     def post_send(self, namespace: str, topic: str, command: Send, grant: Grant, done: Done) -> None:
-        def told(sent: Sent | BaseException) -> None:
+        def on_reply(sent: Sent | BaseException) -> None:
             if isinstance(sent, Sent):
                 self._note(namespace, command, sent)
             done(sent)
 
-        super().post_send(namespace, topic, command, grant, told)
+        super().post_send(namespace, topic, command, grant, on_reply)
 
     async def send_many(
         self, namespace: str, topic: str, commands: Sequence[Send], grant: Grant = EVERYTHING

@@ -43,8 +43,8 @@ class CamelliaHandlers:
         request.check_topic(parsed.topic)
         if parsed.command.id is not None:
             request.check_own_id(self._engine.has_namespace_ids(self._namespace))
-        told = partial(self._sent, parsed, request.grant, answer)
-        self._engine.post_send(self._namespace, parsed.topic, parsed.command, request.grant, told)
+        on_reply = partial(self._sent, parsed, request.grant, answer)
+        self._engine.post_send(self._namespace, parsed.topic, parsed.command, request.grant, on_reply)
 
     def _sent(self, parsed: decode.SendMsg, grant: Grant, answer: Answer, done: Sent | BaseException) -> None:
         if isinstance(done, BaseException):
@@ -62,13 +62,13 @@ class CamelliaHandlers:
     def long_polling_msg(self, request: Request, answer: Answer) -> Begun:
         command = decode.pull_msg(request, self._settings, self._limits, waits=True)
 
-        def told(result: Response | BaseException) -> None:
+        def on_reply(result: Response | BaseException) -> None:
             if isinstance(result, Unavailable) and not isinstance(result, Draining):
                 leave(_calmly(result, command.wait_ms), answer)
             else:
                 answer(result)
 
-        return self._pull(request, command, encode.string_type(request), told)
+        return self._pull(request, command, encode.string_type(request), on_reply)
 
     def ack_msg(self, request: Request, answer: Answer) -> None:
         ref = decode.msg_ref(request, "ack", default=True)
@@ -76,8 +76,8 @@ class CamelliaHandlers:
         if not ref.can_be():
             answer(encode.OK)
         elif ref.flag:
-            told = partial(self._acked, ref, answer)
-            self._engine.post_ack(self._namespace, ref.topic, [Ref(ref.msg_id, None)], told)
+            on_reply = partial(self._acked, ref, answer)
+            self._engine.post_ack(self._namespace, ref.topic, [Ref(ref.msg_id, None)], on_reply)
         else:
             leave(self._release(ref), answer)
 
@@ -141,13 +141,13 @@ class CamelliaHandlers:
         request.check_topic(topic)
         if not is_name(topic):
             return leave(self._idle(command.wait_ms, content_type), answer)
-        return self._engine.post_pull(command, partial(self._told, topic, content_type, answer))
+        return self._engine.post_pull(command, partial(self._on_reply, topic, content_type, answer))
 
     async def _idle(self, wait_ms: int, content_type: str) -> Response:
         await self._engine.idle(wait_ms)
         return encode.pulled([], content_type)
 
-    def _told(self, topic: str, content_type: str, answer: Answer, jobs: list[LeasedJob] | BaseException) -> None:
+    def _on_reply(self, topic: str, content_type: str, answer: Answer, jobs: list[LeasedJob] | BaseException) -> None:
         answer(jobs if isinstance(jobs, BaseException) else self._pulled(topic, jobs, content_type))
 
     def _pulled(self, topic: str, jobs: Sequence[LeasedJob], content_type: str) -> Response:

@@ -72,8 +72,8 @@ class SendLine(_Line):
             if asked.id is not None and not self._has_all_topics:
                 check_own_id(self._grant, self._engine.has_namespace_ids(self._namespace))
             command = decode.send(asked)
-            told = partial(self._sent, answer, asked)
-            self._engine.post_send(self._namespace, self._topic, command, self._grant, told)
+            on_reply = partial(self._sent, answer, asked)
+            self._engine.post_send(self._namespace, self._topic, command, self._grant, on_reply)
         except DuelineError as error:
             raise self._failed(error, asked) from None
         return None

@@ -52,19 +52,21 @@ class OuqiangHandlers:
             max_body_bytes=HARD_BODY_BYTES,
             any_delay=True,
         )
-        told = partial(_answered, answer, encode.PUSHED)
-        self._engine.post_send(self._namespace, parsed.topic, command, request.grant, told)
+        on_reply = partial(_answered, answer, encode.PUSHED)
+        self._engine.post_send(self._namespace, parsed.topic, command, request.grant, on_reply)
 
     def pop(self, request: Request, answer: Answer) -> Begun:
         named = decode.pop(request.body)
         for name in named:
             request.check_topic(name)
         topics = tuple(name for name in named if is_name(name))
-        told = partial(self._popped, asyncio.get_running_loop().time(), answer)
+        on_reply = partial(self._popped, asyncio.get_running_loop().time(), answer)
         if not topics:  # only commas, for example: no job can be there
-            return leave(self._idle(), told)
+            return leave(self._idle(), on_reply)
         try:
-            return self._engine.post_pull(Pull(self._namespace, topics, 1, None, self._hold_ms, fails_fast=True), told)
+            return self._engine.post_pull(
+                Pull(self._namespace, topics, 1, None, self._hold_ms, fails_fast=True), on_reply
+            )
         except DuelineError as error:
             return leave(self._calmly(asyncio.get_running_loop().time(), error), answer)
 

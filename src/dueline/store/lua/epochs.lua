@@ -20,13 +20,7 @@
 -- BOUND  O(n log N), n <= 100 partitions, 100 old entries
 local meta, epochs, closed, topics, seen = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local KEPT_MS = 3600000
-local now
-if ARGV[1] ~= '' then
-  now = tonumber(ARGV[1])
-else
-  local t = redis.call('TIME')
-  now = tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
-end
+-- include clock
 local what, N, blob, at = tonumber(ARGV[2]), cmsgpack.unpack(ARGV[3]), ARGV[4], 1
 local numbers, pieces = {}, {}
 
@@ -36,10 +30,6 @@ local function take(size)
   return text
 end
 local store, version = take(N[1]), take(N[2])
-
-local function int(n)
-  return string.format('%.0f', n)
-end
 
 local function topic_of(name)
   return string.match(name, '^[^%z]*%z[^%z]*')

@@ -3,8 +3,8 @@
     post      the line: one try without a coroutine; its reply is handed to a callback
     once      the same for a caller that awaits
 
-Whatever a first try meets that is not a plain reply leaves the line in `_told`: a task goes on with the same nonce, so
-the call takes effect once. `calls` says what is retried.
+Whatever a first try meets that is not a plain reply leaves the line in `_on_reply`: a task goes on with the same nonce,
+so the call takes effect once. `calls` says what is retried.
 """
 
 from __future__ import annotations
@@ -215,10 +215,10 @@ class Attempts:
         except StoreDown as error:
             asyncio.get_running_loop().call_soon(done, error)  # not at once: the next call would be refused, too
             return
-        if not self.link.post(keys[0], self._words(call, False), partial(self._told, call, done)):
+        if not self.link.post(keys[0], self._words(call, False), partial(self._on_reply, call, done)):
             leave(self._repeated(call), done)
 
-    def _told(self, call: ScriptCall, done: Done, reply: Any) -> None:
+    def _on_reply(self, call: ScriptCall, done: Done, reply: Any) -> None:
         """The first try was answered, or failed."""
         if isinstance(reply, BaseException):
             leave(self._repeated(call, reply), done)

@@ -174,8 +174,8 @@ class Calls(Attempts):
         """`change` without a coroutine."""
         keys = partition_keys(self._prefix, partition)
         extra = self._extra(keys.channel, partition)
-        told = partial(self._posted, partition, done)
-        self.post(name, keys.keys, slot, numbers, blob, extra, carried, told)
+        on_reply = partial(self._posted, partition, done)
+        self.post(name, keys.keys, slot, numbers, blob, extra, carried, on_reply)
 
     def _posted(self, partition: Partition, done: Done, reply: Any) -> None:
         if not isinstance(reply, BaseException):

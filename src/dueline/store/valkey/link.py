@@ -144,24 +144,24 @@ class Link:
                     node, packed, unread = redirected, ASKING + command(args), 1
         raise NotNow("the slot keeps moving between the nodes")
 
-    def post(self, key: str, args: tuple[Any, ...], told: Done) -> bool:
-        """One command without waiting: `told` gets the reply, LinkLost, NotNow, or the error of the call. False:
+    def post(self, key: str, args: tuple[Any, ...], on_reply: Done) -> bool:
+        """One command without waiting: `on_reply` gets the reply, LinkLost, NotNow, or the error of the call. False:
         nothing was sent, and the caller awaits `call` or `change`."""
         node = self._only or self._slot(key)
         connection = None if node is None else node.connection
         if node is None or connection is None or self.replication is not None:
             return False
-        connection.post(command(args), partial(self._replied, node, told))
+        connection.post(command(args), partial(self._replied, node, on_reply))
         return True
 
-    def _replied(self, node: Node, told: Done, reply: Any) -> None:
+    def _replied(self, node: Node, on_reply: Done, reply: Any) -> None:
         if isinstance(reply, ResponseError | BusyLoadingError):
             try:
                 if self._redirected(node, reply) is not None:
                     reply = NotNow("the slot has moved to another node")
             except NotNow as error:
                 reply = error
-        told(reply)
+        on_reply(reply)
 
     async def change(self, key: str, *args: Any) -> Any:
         """A call whose answer counts when a replica has it, if that is asked for. Otherwise it raises LinkLost."""

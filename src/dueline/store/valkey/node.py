@@ -61,14 +61,14 @@ class PipelinedConnection:
         self.post(packed, partial(settle, future), unread)
         return future
 
-    def post(self, packed: bytes, told: Done, unread: int = 0) -> None:
-        """Write commands at once, without waiting; the batchers bound the amount in flight. `told` gets the reply to
-        the last one, or the error; the replies to the first `unread` are dropped. redis-py's own method is a coroutine,
-        which would send in a later turn of the loop."""
+    def post(self, packed: bytes, on_reply: Done, unread: int = 0) -> None:
+        """Write commands at once, without waiting; the batchers bound the amount in flight. `on_reply` gets the reply
+        to the last one, or the error; the replies to the first `unread` are dropped. redis-py's own method is a
+        coroutine, which would send in a later turn of the loop."""
         now_s = self._loop.time()
         if unread:
             self._pending += ((None, now_s),) * unread
-        self._pending.append((told, now_s))
+        self._pending.append((on_reply, now_s))
         try:
             self._write(packed)
         except (OSError, RuntimeError) as error:  # uvloop raises RuntimeError for a closed transport
@@ -95,14 +95,14 @@ class PipelinedConnection:
                 self.beside.lose(error)
             closing = self._loop.create_task(self._connection.disconnect(nowait=True))
             closing.add_done_callback(lambda task: task.cancelled() or task.exception())
-        for told, _ in pending:
-            if told is not None:
-                tell(told, error)
+        for on_reply, _ in pending:
+            if on_reply is not None:
+                tell(on_reply, error)
 
     def _answered(self, reply: Any) -> None:
-        told, _ = self._pending.popleft()
-        if told is not None:
-            tell(told, reply)
+        on_reply, _ = self._pending.popleft()
+        if on_reply is not None:
+            tell(on_reply, reply)
         if self._retired and not self._pending:
             self.retire()
 

@@ -58,7 +58,7 @@ class Pulls:
 
         answered = through(read, done)
 
-        def told(reply: Any) -> None:
+        def on_reply(reply: Any) -> None:
             waiting = self._waiting[partition]
             if waiting:
                 self._run(partition, *waiting.popleft())
@@ -67,7 +67,7 @@ class Pulls:
             answered(reply)
 
         encoded = requests.pull(pull, base, history_budget(self._history_bytes, partition))
-        self._calls.post_change("pull", partition, *encoded, "", told)
+        self._calls.post_change("pull", partition, *encoded, "", on_reply)
 
     async def _without(self, partition: Partition, corrupt: Sequence[LeasedJob], outcome: PullOutcome) -> PullOutcome:
         """End the damaged jobs of a pull."""

@@ -261,13 +261,13 @@ class ValkeyStore:
             done([Outcome(Code.NOT_FOUND)])
         else:
 
-            def told(results: Any) -> None:
+            def on_reply(results: Any) -> None:
                 if not isinstance(results, BaseException) and results[0].code is Code.ELSEWHERE:
                     leave(self._lookup.run(partition, items, requests.id_of, self.ack), done)
                 else:
                     done(results)
 
-            self.post_ack(replace(partition, topic=topics[0]), items, told)
+            self.post_ack(replace(partition, topic=topics[0]), items, on_reply)
 
     def _acks(self, partition: Partition, _: int) -> Run:
         """How a batch of acks is run."""
