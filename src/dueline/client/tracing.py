@@ -9,7 +9,8 @@ The sender's context is kept with the job as W3C `traceparent` and `tracestate`,
 consumer links to it instead of continuing the trace, because a delay of days must not be one trace.
 
 A program that traces has loaded OpenTelemetry before its first call, so this module never does: without it, a call
-costs one look into `sys.modules`.
+costs one look into `sys.modules`. Loaded does not mean used: redis-py imports it wherever it is installed. So calls have
+spans only if OpenTelemetry has a tracer provider, which may also be set later.
 """
 
 from __future__ import annotations
@@ -107,8 +108,16 @@ _otel = cache(_Otel)
 
 
 def loaded() -> bool:
-    """Whether this program uses OpenTelemetry."""
+    """Whether this program has loaded OpenTelemetry."""
     return _LOADED in sys.modules
+
+
+def _records() -> bool:
+    """Whether spans go anywhere: OpenTelemetry is loaded and has a tracer provider."""
+    if _LOADED not in sys.modules:
+        return False
+    trace = _otel().trace
+    return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
 
 
 def with_headers(job: NewJob, carrier: Mapping[str, str]) -> NewJob:
@@ -124,7 +133,7 @@ def with_headers(job: NewJob, carrier: Mapping[str, str]) -> NewJob:
 
 def span_of(call: Call[T]) -> CallSpan[T] | None:
     """The span of a call. None: it has none, or nobody traces."""
-    if _LOADED not in sys.modules:
+    if not _records():
         return None
     operation = call.operation
     if operation in _PULLING:
@@ -220,7 +229,7 @@ class ManySends:
         self._span: Span | None = None
 
     def __enter__(self) -> Callable[[NewJob], NewJob]:
-        if not loaded():
+        if not _records():
             return _as_it_is
         otel = _otel()
         self._span = otel.span("send", "send", otel.trace.SpanKind.PRODUCER, self._topic)
