@@ -9,8 +9,8 @@ The sender's context is kept with the job as W3C `traceparent` and `tracestate`,
 consumer links to it instead of continuing the trace, because a delay of days must not be one trace.
 
 A program that traces has loaded OpenTelemetry before its first call, so this module never does: without it, a call
-costs one look into `sys.modules`. Loaded does not mean used: redis-py imports it wherever it is installed. So calls have
-spans only if OpenTelemetry has a tracer provider, which may also be set later.
+costs one look into `sys.modules`. Loaded does not mean used, because redis-py imports it wherever it is installed. So
+calls have spans only if OpenTelemetry has a tracer provider, which may also be set later.
 """
 
 from __future__ import annotations
