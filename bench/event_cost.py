@@ -57,8 +57,9 @@ async def work(events: int, followers: tuple[str, ...]) -> int:
     engine = Engine(store)
     await engine.start()
     feeds = [await engine.feeds.open(NS, (topic,) if topic else ()) for topic in followers]
-    while store.hook.outcomes is None:
-        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.2)
+    recorder = store.hook.outcomes
+    assert recorder is not None
     for feed, topic in zip(feeds, followers, strict=True):
         if topic == "-":
             feed.close()
@@ -76,7 +77,7 @@ async def work(events: int, followers: tuple[str, ...]) -> int:
     results = [SendOutcome(Code.CREATED, State.SCHEDULED, 0, 1) for _ in items]
     by = ["shop"] * BATCH
     for i in range(events // BATCH):
-        store.hook.outcomes.done("send", partition, items, results, by)
+        recorder.done("send", partition, items, results, by)
         if i % BATCHES_PER_FLUSH == BATCHES_PER_FLUSH - 1:
             await asyncio.sleep(0.2)
     await asyncio.sleep(1.0)
