@@ -10,12 +10,16 @@ is what counts.
 from __future__ import annotations
 
 import contextlib
-import http.client
+import socket
 import threading
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
+from dueline.http1.messages import request_bytes
+
+from ..broken import Broken
 from ..loading import Orders, run
 from ..report import Line, middle
 from ..servers import Server, server
@@ -25,26 +29,37 @@ from ..usage import cpu_s
 WARM_S = 0.3
 CONNECTIONS = 64
 SCRAPE_S = 1.0
+ACCEPT = {"Host": "127.0.0.1", "Accept": "text/event-stream"}
 WORKS = {"send": "a send", "life": "a whole life"}
 
-Look = Callable[[Server, threading.Event], None]
+Look = Callable[[Server, threading.Event], int]
+"""Looks until it is told to end. Returns how much it has seen."""
 
 
-def _scrape(one: Server, ended: threading.Event) -> None:
+def _scrape(one: Server, ended: threading.Event) -> int:
     client = one.client()
+    pages = 1
+    client.fetch("/metrics")
     while not ended.wait(SCRAPE_S):
         client.fetch("/metrics")
+        pages += 1
     client.close()
+    return pages
 
 
-def _follow(one: Server, ended: threading.Event) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", one.port, timeout=1.0)
-    connection.request("GET", "/v1/events", headers={"Accept": "text/event-stream"})
-    answer = connection.getresponse()
-    while not ended.is_set():
-        with contextlib.suppress(TimeoutError):
-            answer.read1(1 << 20)
-    connection.close()
+def _follow(one: Server, ended: threading.Event) -> int:
+    """Reads the socket itself: a file of `http.client` cannot be read again after a wait without an event."""
+    events = 0
+    with socket.create_connection(("127.0.0.1", one.port)) as connection:
+        connection.settimeout(0.2)
+        connection.sendall(request_bytes("GET", "/v1/events", ACCEPT, None))
+        while not ended.is_set():
+            with contextlib.suppress(TimeoutError):
+                piece = connection.recv(1 << 20)
+                if not piece:
+                    raise Broken("the stream of events has ended")
+                events += piece.count(b"\nevent: job\n")  # but for those between two pieces
+    return events
 
 
 class Kind(msgspec.Struct, frozen=True):
@@ -69,18 +84,19 @@ KINDS = (
 )
 
 
-@contextlib.contextmanager
-def _looking(one: Server, looks: tuple[Look, ...]) -> Generator[None]:
+def _watched(one: Server, looks: tuple[Look, ...], work: Callable[[], float]) -> float:
+    """The result of the work while somebody looks. Raises Broken if one of them saw nothing: it was not watched."""
     ended = threading.Event()
-    threads = [threading.Thread(target=look, args=(one, ended), daemon=True) for look in looks]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        for thread in threads:
-            thread.join(5)
+    with ThreadPoolExecutor(max(1, len(looks))) as threads:
+        looking = [threads.submit(look, one, ended) for look in looks]
+        try:
+            result = work()
+        finally:
+            ended.set()
+        seen = [look.result() for look in looking]
+    if not all(seen):
+        raise Broken(f"one of those who look has seen nothing: {seen}")
+    return result
 
 
 def seeing(sizes: Sizes) -> list[Line]:
@@ -102,10 +118,13 @@ def _cpu_us(one: Server, work: str, kind: Kind, topic: str, seconds: float) -> f
     store.settle()
     pids = (one.pid, int(store.info("server")["process_id"]))
     orders = Orders(work, port=one.port, topic=topic, connections=CONNECTIONS, warm_s=WARM_S).lasting(seconds)
-    with _looking(one, kind.looks):
+
+    def worked() -> float:
         before_s = sum(map(cpu_s, pids))
         done = run(orders)
         return 1e6 * (sum(map(cpu_s, pids)) - before_s) / max(1, done.in_all)
+
+    return _watched(one, kind.looks, worked)
 
 
 def _line(work: str, kind: Kind, spent: dict[tuple[str, str], list[float]]) -> Line:

@@ -16,7 +16,7 @@ MAX_ERROR_CHARS = 200
 _BATCH = 200  # events that are packed at once; cut smaller if they are too large for one entry
 
 
-class Event(msgspec.Struct, frozen=True, array_like=True):
+class Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One thing that happened. `id` None: to the topic itself. `what`, for a job: sent replaced appended delivered
     acked released dead cancelled edited fired revived purged; for a topic: created paused resumed policy push
     deleted."""

@@ -4,20 +4,21 @@
 
 A feed is one listener: a position, a namespace and perhaps some topics. It holds no queue, so a slow listener costs
 nothing: it reads from the ring when it is ready, from the store if its position has left the ring, and gets a gap if it
-has left the stream. While there is a feed, this process renews the interest.
+has left the stream. An entry is decoded once, and written once for all listeners with the same wishes. While there is a
+feed, this process renews the interest.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from .errors import Draining, DuelineError, InvalidField
 from .event import Event, unpack_events
-from .event_stream import RENEW_BELOW_MS, START, EntryKind, StreamEntry, StreamPage, position
+from .event_stream import ENTRIES_PER_CALL, RENEW_BELOW_MS, START, EntryKind, StreamEntry, StreamPage, position
 from .rounds import Rounds
 from .store import Store
 from .timer import Timer
@@ -26,6 +27,7 @@ RENEW_S = RENEW_BELOW_MS / 2000
 LINGER_S = 30.0  # how long reading is prepared for the next feed
 RING_ENTRIES = 1_000
 RING_BYTES = 4 << 20
+WRITTEN_ENTRIES = 2 * ENTRIES_PER_CALL  # the newest ones of the ring, which keep what was made for listeners
 BACK_OFF_S = (0.05, 1.0)
 
 LAST_PLACE = 2**63  # above every number within a millisecond
@@ -46,15 +48,82 @@ class EventMessage(msgspec.Struct, frozen=True):
     what: Event | Gap
 
 
+class Batch:
+    """What one entry of the stream has for a listener: perhaps a gap, then events. `id` is the entry's; `numbers` are
+    the places of the events in it."""
+
+    __slots__ = ("_written", "events", "gap", "id", "numbers")
+
+    def __init__(self, id: str, gap: EventMessage | None, numbers: Sequence[int], events: Sequence[Event]) -> None:
+        self.id = id
+        self.gap = gap
+        self.numbers = numbers
+        self.events = events
+        self._written: bytes | None = None
+
+    def messages(self) -> list[EventMessage]:
+        numbered = zip(self.numbers, self.events, strict=True)
+        found = [EventMessage(f"{self.id}-{number}", event) for number, event in numbered]
+        return found if self.gap is None else [self.gap, *found]
+
+    def written(self, write: Callable[[Batch], bytes]) -> bytes:
+        """The result of `write`, which is called once: listeners with the same wishes share it."""
+        if self._written is None:
+            self._written = write(self)
+        return self._written
+
+
+Wishes = tuple[str, frozenset[str]]
+"""A namespace, and topics. No topics: all."""
+
+
+class _Entry:
+    """One entry of the stream, decoded once for all listeners of a process."""
+
+    __slots__ = ("_batches", "_events", "_gap", "_id", "place", "size")
+
+    def __init__(self, entry: StreamEntry, gap: EventMessage | None, events: Sequence[Event]) -> None:
+        self.place = position(entry.id)
+        self.size = len(entry.data) + 64
+        self._id = entry.id
+        self._gap = gap
+        self._events = events
+        self._batches: dict[Wishes, Batch | None] = {}
+
+    def batch(self, wishes: Wishes) -> Batch | None:
+        """What such a listener gets. None: nothing."""
+        if wishes not in self._batches:
+            self._batches[wishes] = self.after(-1, wishes)
+        return self._batches[wishes]
+
+    def after(self, skipped: int, wishes: Wishes) -> Batch | None:
+        """The same without the events up to this number."""
+        namespace, topics = wishes
+        numbers = [
+            number
+            for number, event in enumerate(self._events)
+            if event.namespace == namespace and number > skipped and (not topics or event.topic in topics)
+        ]
+        gap = self._gap if self._gap is None or not self._gap.id or skipped < 0 else None
+        if not numbers and gap is None:
+            return None
+        return Batch(self._id, gap, numbers, [self._events[number] for number in numbers])
+
+    def forget(self) -> None:
+        """Those who keep up have read it: what was made for them takes more memory than the entry."""
+        self._batches.clear()
+
+
 class _Decoder:
-    """Entries to messages. It notices when an entry of a member is missing: the store lost it."""
+    """It notices when an entry of a member is missing: the store lost it."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
 
-    def decode(self, entry: StreamEntry) -> list[EventMessage]:
+    def decode(self, entry: StreamEntry) -> _Entry:
         if entry.kind is not EntryKind.EVENTS:
-            return [EventMessage(f"{entry.id}-0", Gap("new" if entry.kind is EntryKind.NEW else "lost"))]
+            reason = "new" if entry.kind is EntryKind.NEW else "lost"
+            return _Entry(entry, EventMessage(f"{entry.id}-0", Gap(reason)), ())
         before = self._numbers.get(entry.member, entry.number - 1)
         if len(self._numbers) > 10_000:
             self._numbers.clear()
@@ -62,11 +131,9 @@ class _Decoder:
         try:
             events = unpack_events(entry.data)
         except msgspec.DecodeError:  # of another version
-            return [EventMessage(f"{entry.id}-0", Gap("lost"))]
-        messages = [EventMessage(f"{entry.id}-{place}", event) for place, event in enumerate(events)]
-        if entry.number > before + 1 and messages:
-            messages.insert(0, EventMessage("", Gap("lost")))
-        return messages
+            return _Entry(entry, EventMessage(f"{entry.id}-0", Gap("lost")), ())
+        is_missing = entry.number > before + 1 and bool(events)
+        return _Entry(entry, EventMessage("", Gap("lost")) if is_missing else None, events)
 
 
 class EventFeeds:
@@ -75,7 +142,7 @@ class EventFeeds:
     def __init__(self, store: Store, timer: Timer) -> None:
         self._store = store
         self._feeds: set[Feed] = set()
-        self._ring: deque[tuple[Place, list[EventMessage], int]] = deque()
+        self._ring: deque[_Entry] = deque()
         self._ring_bytes = 0
         self._ring_after: Place = (0, 0)  # the ring has every entry after this position
         self._at = START  # of the last entry that was read
@@ -139,15 +206,15 @@ class EventFeeds:
         if self._rounds is not None:
             await self._rounds.stop()
 
-    def after(self, place: Place) -> list[tuple[Place, list[EventMessage]]] | None:
-        """The ring's messages behind a position, entry by entry. None: it is older than the ring."""
+    def after(self, place: Place) -> list[_Entry] | None:
+        """The ring's entries behind a position. None: it is older than the ring."""
         if place < self._ring_after:
             return None
-        found: list[tuple[Place, list[EventMessage]]] = []
-        for at, messages, _ in reversed(self._ring):
-            if at <= place:
+        found: list[_Entry] = []
+        for entry in reversed(self._ring):
+            if entry.place <= place:
                 break
-            found.append((at, messages))
+            found.append(entry)
         return found[::-1]
 
     def _announced(self) -> None:
@@ -190,12 +257,15 @@ class EventFeeds:
 
     def _keep(self, entry: StreamEntry) -> None:
         self._at = entry.id
-        size = len(entry.data) + 64
-        self._ring.append((position(entry.id), self._decoder.decode(entry), size))
-        self._ring_bytes += size
+        decoded = self._decoder.decode(entry)
+        self._ring.append(decoded)
+        self._ring_bytes += decoded.size
+        if len(self._ring) > WRITTEN_ENTRIES:
+            self._ring[-1 - WRITTEN_ENTRIES].forget()
         while len(self._ring) > RING_ENTRIES or self._ring_bytes > RING_BYTES:
-            self._ring_after, _, gone = self._ring.popleft()
-            self._ring_bytes -= gone
+            gone = self._ring.popleft()
+            self._ring_after = gone.place
+            self._ring_bytes -= gone.size
 
 
 class Feed:
@@ -212,8 +282,7 @@ class Feed:
     ) -> None:
         self._feeds = feeds
         self._store = store
-        self._namespace = namespace
-        self._topics = topics
+        self._wishes = (namespace, topics)
         self._place, self._index = (position(page.last), -1) if after is None else after
         self._decoder = _Decoder()
         self._woken = asyncio.Event()
@@ -232,15 +301,19 @@ class Feed:
         self._woken.set()
 
     async def next(self, wait_s: float) -> list[EventMessage]:
-        """The next messages; none if nothing comes in this time, or if the feed has ended. What is there is given even
+        """The messages of the next batches."""
+        return [one for batch in await self.batches(wait_s) for one in batch.messages()]
+
+    async def batches(self, wait_s: float) -> list[Batch]:
+        """What comes next; none if nothing comes in this time, or if the feed has ended. What is there is given even
         without a wait. Raises a DuelineError of the store, and can be called again."""
         try:
             async with asyncio.timeout(None) as limit:
                 while not self.ended:
                     self._woken.clear()
-                    messages = await self._ready()
-                    if messages:
-                        return messages
+                    found = await self._ready()
+                    if found:
+                        return found
                     if limit.when() is None:
                         limit.reschedule(asyncio.get_running_loop().time() + wait_s)
                     await self._woken.wait()
@@ -251,40 +324,42 @@ class Feed:
     def close(self) -> None:
         self._feeds.close(self)
 
-    async def _ready(self) -> list[EventMessage]:
-        found = None if self.leaves_ring else self._feeds.after(self._place)
-        if found is not None:
-            return [one for place, messages in found for one in self._taken(place, messages)]
+    async def _ready(self) -> list[Batch]:
+        if not self.leaves_ring and (entries := self._feeds.after(self._place)) is not None:
+            if entries:
+                self._place = entries[-1].place
+            return [batch for entry in entries if (batch := entry.batch(self._wishes)) is not None]
         before = self._place
         if self._index >= 0 and before > (0, 0):  # in the middle of an entry: read that entry again
             before = (before[0], before[1] - 1) if before[1] else (before[0] - 1, LAST_PLACE)
         page = await self._store.stream.read(f"{before[0]}-{before[1]}")
         self.leaves_ring = False
-        messages: list[EventMessage] = []
+        found: list[Batch] = []
         if self._place < position(page.trimmed) or (self._index >= 0 and self._place == position(page.trimmed)):
-            messages.append(EventMessage("", Gap("trimmed")))
+            found.append(_gap("trimmed"))
             self._place, self._index = position(page.trimmed), -1
         elif self._place > position(page.last):
-            messages.append(EventMessage("", Gap("lost")))
+            found.append(_gap("lost"))
             self._place, self._index = position(page.last), -1
         for entry in page.entries:
             if position(entry.id) >= self._place:
-                messages += self._taken(position(entry.id), self._decoder.decode(entry))
+                batch = self._taken(self._decoder.decode(entry))
+                if batch is not None:
+                    found.append(batch)
         self._index = -1
         if page.entries and page.entries[-1].id != page.last:
             self._woken.set()
-        return messages
+        return found
 
-    def _taken(self, place: Place, entry: list[EventMessage]) -> list[EventMessage]:
-        """Advance behind an entry. Returns its messages for this listener that it does not have yet."""
-        skipped = self._index if place == self._place else -1
-        self._place, self._index = place, -1
-        return [one for one in entry if self._wants(one.what) and (not one.id or parse_id(one.id)[1] > skipped)]
+    def _taken(self, entry: _Entry) -> Batch | None:
+        """Advance behind an entry. Returns what this listener does not have yet."""
+        skipped = self._index if entry.place == self._place else -1
+        self._place, self._index = entry.place, -1
+        return entry.after(skipped, self._wishes)
 
-    def _wants(self, what: Event | Gap) -> bool:
-        if isinstance(what, Gap):
-            return True
-        return what.namespace == self._namespace and (not self._topics or what.topic in self._topics)
+
+def _gap(reason: str) -> Batch:
+    return Batch("", EventMessage("", Gap(reason)), (), ())
 
 
 def parse_id(id: str) -> tuple[Place, int]:

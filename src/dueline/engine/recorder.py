@@ -15,8 +15,6 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec.structs import replace
-
 from .errors import DuelineError
 from .event import MAX_ERROR_CHARS, Event, pack_events
 from .event_stream import ENTRIES_PER_CALL
@@ -34,7 +32,7 @@ IDLE_S = 86_400.0
 LEAVE_WITHIN_S = 1.0
 MAX_BUFFERED = 10_000
 BACK_OFF_S = (0.05, 2.0)
-_SENT = {Code.CREATED: "sent", Code.REPLACED: "replaced", Code.APPENDED: "appended"}
+_REPLACED = {Code.REPLACED: "replaced", Code.APPENDED: "appended"}
 _DONE = {
     "ack": ("acked", State.DONE),
     "cancel": ("cancelled", State.CANCELLED),
@@ -98,23 +96,26 @@ class Recorder:
         self, operation: str, partition: Partition, items: Sequence[Any], results: Sequence[Any], by: Sequence[str]
     ) -> None:
         now_ms = self._store.now_ms()
-        for item, result, actor in zip(items, results, by, strict=True):
-            event = _event(operation, partition, item, result, now_ms)
-            if event is not None:
-                self._note(replace(event, by=actor) if actor else event)
+        found = [
+            _event(operation, partition, item, result, now_ms, actor or None)
+            for item, result, actor in zip(items, results, by, strict=True)
+        ]
+        self._note([event for event in found if event is not None])
 
     def pulled(self, partition: Partition, jobs: Sequence[LeasedJob], credits: Sequence[Credit]) -> None:
-        now_ms = self._store.now_ms()
+        now_ms, namespace = self._store.now_ms(), partition.namespace
         takers = (credit.actor for credit in credits for _ in range(credit.max))
-        for job, actor in zip(jobs, takers, strict=False):
-            where = (partition.namespace, job.topic)
-            self._note(Event(*where, "delivered", now_ms, job.id, job.attempt, State.LEASED, by=actor or None))
+        self._note(
+            [
+                Event(namespace, job.topic, "delivered", now_ms, job.id, job.attempt, State.LEASED, by=actor or None)
+                for job, actor in zip(jobs, takers, strict=False)
+            ]
+        )
 
     def died(self, partition: Partition, deaths: Sequence[tuple[str, Reason]]) -> None:
         now_ms = self._store.now_ms()
-        for id, reason in deaths:
-            where = (partition.namespace, partition.topic)
-            self._note(Event(*where, "dead", now_ms, id, state=State.DEAD, reason=reason))
+        where = (partition.namespace, partition.topic)
+        self._note([Event(*where, "dead", now_ms, id, state=State.DEAD, reason=reason) for id, reason in deaths])
 
     def lost(self) -> None:
         self._lost = True
@@ -123,15 +124,17 @@ class Recorder:
     def topic(self, namespace: str, topic: str, what: str) -> None:
         """A topic was changed by this process."""
         if self.records:
-            self._note(Event(namespace, topic, what, self._store.now_ms(), by=actor_name() or None))
+            self._note([Event(namespace, topic, what, self._store.now_ms(), by=actor_name() or None)])
 
-    def _note(self, event: Event) -> None:
-        if event.namespace == INTERNAL_NAMESPACE:
+    def _note(self, events: list[Event]) -> None:
+        """Keep the events of one call, which are of one namespace."""
+        if not events or events[0].namespace == INTERNAL_NAMESPACE:
             return
-        if len(self._events) >= MAX_BUFFERED:
+        room = MAX_BUFFERED - len(self._events)
+        if len(events) > room:
             self._lost = True
-            return
-        self._events.append(event)
+            events = events[:room]
+        self._events += events
         self._flush_soon()
 
     def _flush_soon(self) -> None:
@@ -208,22 +211,24 @@ class Recorder:
             self._timer.call_later(GAP_S, self._rounds.wake)
 
 
-def _event(operation: str, partition: Partition, item: Any, result: Any, now_ms: int) -> Event | None:
+def _event(operation: str, partition: Partition, item: Any, result: Any, now_ms: int, by: str | None) -> Event | None:
     """The event of one outcome. None: nothing changed."""
-    where = (partition.namespace, partition.topic)
+    namespace, topic = partition.namespace, partition.topic
     if isinstance(result, SendOutcome):
-        what = _SENT.get(result.code)
-        return None if what is None else Event(*where, what, now_ms, result.group or item.id, state=result.state)
+        what = "sent" if result.code is Code.CREATED else _REPLACED.get(result.code)
+        if what is None:
+            return None
+        return Event(namespace, topic, what, now_ms, result.group or item.id, None, result.state, by=by)
     if not isinstance(result, Outcome) or result.code not in (Code.OK, Code.DEAD):
         return None
     id = item if isinstance(item, str) else item.id
     if isinstance(item, Release):
         error = None if item.error is None else item.error[:MAX_ERROR_CHARS]
         if result.code is Code.DEAD:
-            return Event(*where, "dead", now_ms, id, state=State.DEAD, reason=result.reason, error=error)
+            return Event(namespace, topic, "dead", now_ms, id, None, State.DEAD, result.reason, error, by)
         state = State.SCHEDULED if result.at_ms > now_ms else State.READY
-        return Event(*where, "released", now_ms, id, state=state, error=error)
+        return Event(namespace, topic, "released", now_ms, id, None, state, None, error, by)
     if isinstance(item, Edit) and item == Edit(item.id, at_ms=0):
-        return Event(*where, "fired", now_ms, id, state=State.READY)
+        return Event(namespace, topic, "fired", now_ms, id, None, State.READY, by=by)
     known = _DONE.get(operation)
-    return None if known is None else Event(*where, known[0], now_ms, id, state=known[1])
+    return None if known is None else Event(namespace, topic, known[0], now_ms, id, None, known[1], by=by)

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 
 import msgspec
-from msgspec.structs import asdict
 
 from ...api import answers as a
 from ...api import live_requests as lr
@@ -21,7 +20,8 @@ from ...api.reply import Reply
 from ...engine.engine import Engine
 from ...engine.errors import DuelineError
 from ...engine.event import Event
-from ...engine.event_feeds import EventMessage, Feed, Gap
+from ...engine.event_feeds import Batch, EventMessage, Feed, Gap
+from ...engine.job import Reason, State
 from ..http import Response
 from .wire import Caller
 
@@ -30,6 +30,7 @@ RETRY_S = 1.0  # while the store does not answer
 STREAM_HEADERS = (("cache-control", "no-store"), ("x-accel-buffering", "no"))
 
 _to_json = msgspec.json.Encoder().encode
+_to_json_lines = msgspec.json.Encoder().encode_lines
 
 
 class EventHandlers:
@@ -64,15 +65,15 @@ class ServerSentEvents:
     async def pieces(self) -> AsyncGenerator[bytes]:
         feed = self._feed
         try:
-            yield _written("hello", feed.id, {"at_ms": self._engine.store.now_ms()})
+            yield _written(b"hello", feed.id.encode(), _to_json({"at_ms": self._engine.store.now_ms()}))
             while not feed.ended:
                 try:
-                    messages = await feed.next(BEAT_S)
+                    batches = await feed.batches(BEAT_S)
                 except DuelineError:
                     await self._engine.idle(int(RETRY_S * 1000))
                     continue
-                if messages:
-                    yield b"".join(map(_message, messages))
+                if batches:
+                    yield b"".join([batch.written(_batch) for batch in batches])
                 elif not feed.ended:
                     yield b":\nid: %b\n\n" % feed.id.encode()
         except DuelineError:
@@ -106,22 +107,55 @@ def event_view(message: EventMessage) -> a.Event:
     )
 
 
-def _message(message: EventMessage) -> bytes:
-    what = message.what
-    if isinstance(what, Gap):
-        return _written("gap", message.id, {"reason": what.reason})
-    if what.id is None:
-        return _written("topic", message.id, {"at_ms": what.at_ms, "what": what.what, "topic": what.topic})
-    return _written("job", message.id, _job(what))
+class _Topic(msgspec.Struct, frozen=True, gc=False):
+    """The data of an event of a topic."""
+
+    at_ms: int
+    what: str
+    topic: str
 
 
-def _job(event: Event) -> dict[str, object]:
-    names = ("at_ms", "what", "topic", "id", "attempt", "state", "reason", "error", "by")
-    fields = asdict(event)
-    return {name: fields[name] for name in names}
+class _Job(_Topic, frozen=True, gc=False):
+    """The data of an event of a job."""
+
+    id: str
+    attempt: int | None
+    state: State | None
+    reason: Reason | None
+    error: str | None
+    by: str | None
 
 
-def _written(kind: str, id: str, data: dict[str, object]) -> bytes:
-    """One message. JSON has no line breaks, so the data is one line."""
-    head = b"id: %b\n" % id.encode() if id else b""
-    return b"%bevent: %b\ndata: %b\n\n" % (head, kind.encode(), _to_json(data))
+def _data(event: Event) -> _Topic:
+    if event.id is None:
+        return _Topic(event.at_ms, event.what, event.topic)
+    return _Job(
+        event.at_ms,
+        event.what,
+        event.topic,
+        event.id,
+        event.attempt,
+        event.state,
+        event.reason,
+        event.error,
+        event.by,
+    )
+
+
+def _batch(batch: Batch) -> bytes:
+    """JSON has no line breaks, so the data of each event is one line."""
+    id, lines = batch.id.encode(), _to_json_lines(list(map(_data, batch.events))).split(b"\n")
+    written = [
+        b"id: %b-%d\nevent: %b\ndata: %b\n\n" % (id, number, b"topic" if event.id is None else b"job", line)
+        for number, event, line in zip(batch.numbers, batch.events, lines, strict=False)  # an empty line is the last
+    ]
+    if batch.gap is not None and isinstance(batch.gap.what, Gap):
+        reason = _to_json({"reason": batch.gap.what.reason})
+        written.insert(0, _written(b"gap", batch.gap.id.encode(), reason))
+    return b"".join(written)
+
+
+def _written(kind: bytes, id: bytes, data: bytes) -> bytes:
+    """One message."""
+    head = b"id: %b\n" % id if id else b""
+    return b"%bevent: %b\ndata: %b\n\n" % (head, kind, data)
