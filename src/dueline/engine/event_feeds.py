@@ -327,7 +327,7 @@ class Feed:
     async def _ready(self) -> list[Batch]:
         if not self.leaves_ring and (entries := self._feeds.after(self._place)) is not None:
             if entries:
-                self._place = entries[-1].place
+                self._place, self._index = entries[-1].place, -1
             return [batch for entry in entries if (batch := entry.batch(self._wishes)) is not None]
         before = self._place
         if self._index >= 0 and before > (0, 0):  # in the middle of an entry: read that entry again
