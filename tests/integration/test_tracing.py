@@ -214,3 +214,24 @@ print([name for name in sys.modules if name.startswith("opentelemetry")])
 """
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "[]"
+
+
+def test_a_program_that_only_loads_opentelemetry_is_traced_from_when_it_has_a_provider(url: str, topic: str) -> None:
+    code = f"""
+import opentelemetry.trace
+from dueline import Client
+from dueline.client.calls import ack
+from dueline.client.tracing import span_of
+call = ack({topic!r}, [])
+def sent(client):
+    client.send({topic!r})
+    [job] = client.pull({topic!r}, wait="60s")
+    return span_of(call) is not None, sorted(job.headers)
+with Client({url!r}) as client:
+    print(*sent(client))
+    from opentelemetry.sdk.trace import TracerProvider
+    opentelemetry.trace.set_tracer_provider(TracerProvider())
+    print(*sent(client))
+"""
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.splitlines() == ["False []", "True ['traceparent']"]
