@@ -12,7 +12,7 @@ from engine_kit import NS, EngineKit, running, settled
 from dueline.engine.commands import Patch, Pull, Send, TopicPatch
 from dueline.engine.errors import InvalidField, StoreDown
 from dueline.engine.event import Event
-from dueline.engine.event_feeds import RING_ENTRIES, EventMessage, Feed, Gap
+from dueline.engine.event_feeds import RING_ENTRIES, Batch, EventMessage, Feed, Gap
 from dueline.engine.event_stream import INTEREST_MS, MAX_ENTRIES
 from dueline.engine.job import BodyKind, Partition, Reason
 from dueline.engine.policy import TopicPolicy
@@ -137,6 +137,26 @@ async def test_a_feed_has_only_its_namespace_and_its_topics(kit: EngineKit) -> N
     for namespace, topic in ((NS, "a"), (NS, "c"), ("other", "a"), (NS, "b")):
         await kit.engine.send(namespace, topic, Send("x", b"1", BodyKind.JSON))
     assert said(await taken(kit, feed)) == [("sent", "a", "x"), ("sent", "b", "x")]
+
+
+async def test_listeners_with_the_same_wishes_share_what_was_written_for_the_first(kit: EngineKit) -> None:
+    feeds = [await listening(kit), await listening(kit), await listening(kit, "b")]
+    for number in "123":
+        await kit.send("a", number)
+        await kit.send("b", number)
+        for _ in range(2):
+            await kit.advance(60)
+    written: list[list[str | None]] = []
+
+    def write(batch: Batch) -> bytes:
+        written[-1] += [event.id for event in batch.events]
+        return b""
+
+    for feed in feeds:
+        written.append([])
+        for batch in await feed.batches(0.001):
+            batch.written(write)
+    assert written == [["1", "1", "2", "2", "3", "3"], [], ["1", "2", "3"]]
 
 
 async def test_nothing_is_recorded_while_nobody_listens(kit: EngineKit) -> None:
