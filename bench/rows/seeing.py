@@ -29,7 +29,7 @@ from ..usage import cpu_s
 WARM_S = 0.3
 CONNECTIONS = 64
 SCRAPE_S = 1.0
-ACCEPT = {"Host": "127.0.0.1", "Accept": "text/event-stream"}
+HEADERS = {"Host": "127.0.0.1", "Accept": "text/event-stream"}
 WORKS = {"send": "a send", "life": "a whole life"}
 
 Look = Callable[[Server, threading.Event], int]
@@ -52,13 +52,13 @@ def _follow(one: Server, ended: threading.Event) -> int:
     events = 0
     with socket.create_connection(("127.0.0.1", one.port)) as connection:
         connection.settimeout(0.2)
-        connection.sendall(request_bytes("GET", "/v1/events", ACCEPT, None))
+        connection.sendall(request_bytes("GET", "/v1/events", HEADERS, None))
         while not ended.is_set():
             with contextlib.suppress(TimeoutError):
                 piece = connection.recv(1 << 20)
                 if not piece:
                     raise Broken("the stream of events has ended")
-                events += piece.count(b"\nevent: job\n")  # but for those between two pieces
+                events += piece.count(b"\nevent: job\n")  # misses one that two pieces share
     return events
 
 

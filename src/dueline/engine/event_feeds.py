@@ -27,7 +27,7 @@ RENEW_S = RENEW_BELOW_MS / 2000
 LINGER_S = 30.0  # how long reading is prepared for the next feed
 RING_ENTRIES = 1_000
 RING_BYTES = 4 << 20
-WRITTEN_ENTRIES = 2 * ENTRIES_PER_CALL  # the newest ones of the ring, which keep what was made for listeners
+WRITTEN_ENTRIES = 2 * ENTRIES_PER_CALL  # the newest ones of the ring, whose batches are shared
 BACK_OFF_S = (0.05, 1.0)
 
 LAST_PLACE = 2**63  # above every number within a millisecond
@@ -88,13 +88,16 @@ class _Entry:
         self._id = entry.id
         self._gap = gap
         self._events = events
-        self._batches: dict[Wishes, Batch | None] = {}
+        self._batches: dict[Wishes, Batch | None] | None = {}  # None: no longer shared
 
     def batch(self, wishes: Wishes) -> Batch | None:
         """What such a listener gets. None: nothing."""
-        if wishes not in self._batches:
-            self._batches[wishes] = self.after(-1, wishes)
-        return self._batches[wishes]
+        shared = self._batches
+        if shared is None:
+            return self.after(-1, wishes)
+        if wishes not in shared:
+            shared[wishes] = self.after(-1, wishes)
+        return shared[wishes]
 
     def after(self, skipped: int, wishes: Wishes) -> Batch | None:
         """The same without the events up to this number."""
@@ -110,12 +113,12 @@ class _Entry:
         return Batch(self._id, gap, numbers, [self._events[number] for number in numbers])
 
     def forget(self) -> None:
-        """Those who keep up have read it: what was made for them takes more memory than the entry."""
-        self._batches.clear()
+        """Share no more. Listeners that keep up have read it, and their batches take more memory than the entry."""
+        self._batches = None
 
 
 class _Decoder:
-    """It notices when an entry of a member is missing: the store lost it."""
+    """Decodes the entries of a stream. Notices when an entry of a member is missing: the store lost it."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}

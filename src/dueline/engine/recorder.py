@@ -32,7 +32,7 @@ IDLE_S = 86_400.0
 LEAVE_WITHIN_S = 1.0
 MAX_BUFFERED = 10_000
 BACK_OFF_S = (0.05, 2.0)
-_REPLACED = {Code.REPLACED: "replaced", Code.APPENDED: "appended"}
+_SENT = {Code.CREATED: "sent", Code.REPLACED: "replaced", Code.APPENDED: "appended"}
 _DONE = {
     "ack": ("acked", State.DONE),
     "cancel": ("cancelled", State.CANCELLED),
@@ -215,7 +215,7 @@ def _event(operation: str, partition: Partition, item: Any, result: Any, now_ms:
     """The event of one outcome. None: nothing changed."""
     namespace, topic = partition.namespace, partition.topic
     if isinstance(result, SendOutcome):
-        what = "sent" if result.code is Code.CREATED else _REPLACED.get(result.code)
+        what = _SENT.get(result.code)
         if what is None:
             return None
         return Event(namespace, topic, what, now_ms, result.group or item.id, None, result.state, by=by)

@@ -12,7 +12,7 @@ from engine_kit import NS, EngineKit, running, settled
 from dueline.engine.commands import Patch, Pull, Send, TopicPatch
 from dueline.engine.errors import InvalidField, StoreDown
 from dueline.engine.event import Event
-from dueline.engine.event_feeds import RING_ENTRIES, Batch, EventMessage, Feed, Gap
+from dueline.engine.event_feeds import RING_ENTRIES, WRITTEN_ENTRIES, Batch, EventMessage, Feed, Gap
 from dueline.engine.event_stream import INTEREST_MS, MAX_ENTRIES
 from dueline.engine.job import BodyKind, Partition, Reason
 from dueline.engine.policy import TopicPolicy
@@ -157,6 +157,16 @@ async def test_listeners_with_the_same_wishes_share_what_was_written_for_the_fir
         for batch in await feed.batches(0.001):
             batch.written(write)
     assert written == [["1", "1", "2", "2", "3", "3"], [], ["1", "2", "3"]]
+
+
+async def test_old_entries_are_written_for_each_listener_and_not_kept(kit: EngineKit) -> None:
+    feeds = [await listening(kit), await listening(kit)]
+    for number in range(WRITTEN_ENTRIES + 1):
+        await kit.send("a", f"{number}")
+        for _ in range(2):
+            await kit.advance(60)
+    first, second = [await feed.batches(0.001) for feed in feeds]
+    assert [one is other for one, other in zip(first, second, strict=True)] == [False] + [True] * WRITTEN_ENTRIES
 
 
 async def test_nothing_is_recorded_while_nobody_listens(kit: EngineKit) -> None:
