@@ -32,6 +32,8 @@ from dueline.store.valkey.embedded_files import default_binary
 from dueline.store.valkey.store import ValkeyStore
 
 POLICY = JobPolicy(None, 20, 60_000, 30 * 86_400_000, Backoff(1_000, 2.0, 3_600_000, 0.1))
+KEPT = msgspec.structs.replace(POLICY, retain_ms=300_000, keep_body=True)
+FORGOTTEN = msgspec.structs.replace(POLICY, retain_ms=0)
 BODY = b'"' + b"x" * 98 + b'"'
 WARM = 3  # calls that are not counted: the first ones load the script and open the partition
 TIMEOUT_S = 60.0
@@ -69,8 +71,9 @@ class Counter:
 class Calls:
     """The calls that are measured, on one partition."""
 
-    def __init__(self, store: ValkeyStore, partition: Partition, by: str | None) -> None:
+    def __init__(self, store: ValkeyStore, partition: Partition, by: str | None, policy: JobPolicy = POLICY) -> None:
         self._store = store
+        self._policy = policy
         self._by = by
         self._partition = partition
         self._sent = 0
@@ -79,7 +82,7 @@ class Calls:
     def _item(self, delay_ms: int) -> SendItem:
         self._sent += 1
         rule = OnConflict.REJECT
-        return SendItem(f"{self._sent:032x}", BODY, BodyKind.JSON, delay_ms, None, POLICY, None, rule, rule, self._sent)
+        return SendItem(f"{self._sent:032x}", BODY, BodyKind.JSON, delay_ms, None, self._policy, None, rule, rule, self._sent)
 
     async def send(self, jobs: int, delay_ms: int = 60_000) -> None:
         results = await self._store.send(self._partition, [self._item(delay_ms) for _ in range(jobs)])
@@ -105,6 +108,19 @@ class Calls:
         held, self._held = self._held[:jobs], self._held[jobs:]
         results = await self._store.ack(self._partition, [Ref(job.id, job.lease) for job in held])
         assert {result.code for result in results} == {Code.OK}
+
+    async def ack_without_tokens(self, jobs: int) -> None:
+        """As camellia acks: the jobs keep their bodies for a while."""
+        held, self._held = self._held[:jobs], self._held[jobs:]
+        results = await self._store.ack(self._partition, [Ref(job.id) for job in held])
+        assert {result.code for result in results} == {Code.OK}
+
+    async def ack_by_ids(self, jobs: int) -> None:
+        """As ouqiang finishes jobs: of each, only the id is known."""
+        held, self._held = self._held[:jobs], self._held[jobs:]
+        anywhere = msgspec.structs.replace(self._partition, topic="")
+        results = await asyncio.gather(*(self._store.ack(anywhere, [Ref(job.id)]) for job in held))
+        assert {result.code for [result] in results} == {Code.OK}
 
     async def release(self, jobs: int) -> None:
         held, self._held = self._held[:jobs], self._held[jobs:]
@@ -148,6 +164,15 @@ async def measured(store: ValkeyStore, counter: Counter, calls: int, by: str | N
         await row("release", failing.release, jobs)
         await row("pull again", failing.pull, jobs)
         await row("ack of a retry", failing.ack, jobs)
+    for jobs in (12, 1):
+        kept = Calls(store, Partition("bench", f"kept-{jobs}", 0), by, KEPT)
+        shared = Calls(store, Partition("shared", f"shared-{jobs}", 0, True), by, FORGOTTEN)
+        for calls_of in (kept, shared):
+            for _ in range(WARM + calls):
+                await calls_of.send_due(jobs)
+                await calls_of.pull(jobs)
+        await row("ack, no tokens", kept.ack_without_tokens, jobs)
+        await row("ack by ids", shared.ack_by_ids, jobs)
     await row("first send", Calls(store, Partition("bench", "first", 0), by).first_send, 1)
     return rows
 

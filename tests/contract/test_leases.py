@@ -31,6 +31,19 @@ async def test_a_topic_may_keep_the_bodies_of_ended_jobs(kit: StoreKit) -> None:
     assert (job.state, job.body, job.headers, job.tags) == (State.DONE, b"kept", b"h", ("t",))
 
 
+async def test_jobs_acked_together_keep_what_their_own_policies_say(kit: StoreKit) -> None:
+    await kit.send_many([item("kept", keep_body=True), item("bare"), item("gone", retain_ms=0, keep_body=True)])
+    for ids in (("kept", "bare"), ("gone",)):
+        leased = {job.id: job.lease for job in await kit.pull(len(ids))}
+        done = await kit.store.ack(kit.partition, [Ref(id, leased[id] if id == "bare" else None) for id in ids])
+        assert [one.code for one in done] == [Code.OK] * len(ids)
+    assert [(job.id, job.state, job.body) for job in [await kit.job("kept"), await kit.job("bare")]] == [
+        ("kept", State.DONE, item("kept").body),
+        ("bare", State.DONE, None),
+    ]
+    assert await kit.read("gone") is None
+
+
 async def test_the_same_ack_again_is_ok_and_another_token_is_not(kit: StoreKit) -> None:
     await kit.send("a", lease_ms=10)
     old = await kit.pull_one()

@@ -19,18 +19,19 @@ for i = 1, n do
   at = behind
 end
 
--- The usual case: running leases with these tokens, of jobs without tags, progress or a policy of their own, which all leave
--- a tombstone or all nothing, on a partition without an in-flight limit. `break`: another case, and nothing was written.
+-- The usual case: running leases, with these tokens if any are given, of jobs without tags, progress or a policy of their own,
+-- which all leave a tombstone, all keep their body or all leave nothing, on a partition without an in-flight limit.
+-- `break`: another case, and nothing was written.
 repeat
   if again or not V[2] or (V[3] and tonumber(V[3]) > 0) then
     break
   end
   local records, runs = call('HMGET', j, unpack(ids)), call('HMGET', r, unpack(ids))
-  local ended, agenda, done, kept, soonest, gone, dropped = { unpack(N) }, { unpack(N) }, 0, 0, LAST, nil, 0
-  local policy, max, ends, text = -1, nil, nil, nil -- of the last job; the next one often has the same
+  local ended, agenda, done, kept, bodies, soonest, gone, dropped = { unpack(N) }, { unpack(N) }, 0, 0, 0, LAST, nil, 0
+  local policy, max, ends, text, keep = -1, nil, nil, nil, false -- of the last job; the next one often has the same
   for i = 1, n do
     local id, record, run, token = ids[i], records[i], runs[i], tokens[i]
-    if not record or not run or #record < 25 or sub(run, 36, 47) ~= token then
+    if not record or not run or #record < 25 or (token ~= '' and sub(run, 36, 47) ~= token) then
       break
     end
     local flags, number = string.byte(record, 1, 2)
@@ -55,18 +56,18 @@ repeat
       end
       local _, retain, bits
       _, max, retain, _, bits = read('>I4I4I6I6B', stored)
-      policy = number
-      if bits % 2 == 1 and retain > 0 then
-        break -- the body is kept
-      end
+      policy, keep = number, bits % 2 == 1 and retain > 0
       ends = retain > 0 and math.min(start + retain, LAST)
       text = ends and string.format('%d', ends)
     end
     if ends then
       kept = kept + 1
       ended[2 * i - 1] = id
-      ended[2 * i] = pack('>BBI4I4BI6I6I6I6c0c0c0', 100, reason, deliveries, uncounted, given, ends, due, exp, start, sub(run, 36, rest - 1), sub(record, 1, head), sub(run, rest))
+      ended[2 * i] = pack('>BBI4I4BI6I6I6I6c0c0c0', keep and 68 or 100, reason, deliveries, uncounted, given, ends, due, exp, start, sub(run, 36, rest - 1), keep and '' or sub(record, 1, head), sub(run, rest))
       agenda[2 * i - 1], agenda[2 * i] = text, 't' .. id
+      if keep then
+        bodies = bodies + 1
+      end
       if ends < soonest then
         soonest = ends
       end
@@ -81,10 +82,12 @@ repeat
     records[i] = sub(record, 3, 7) .. id -- its lease
     done = i
   end
-  if done < n or (kept > 0 and kept < n) then
+  if done < n or (kept > 0 and kept < n) or (bodies > 0 and bodies < n) then
     break
   end
-  call('HDEL', j, unpack(ids))
+  if bodies == 0 then
+    call('HDEL', j, unpack(ids))
+  end
   call('ZREM', l, unpack(records))
   if gone then
     call('ZREM', a, unpack(gone))

@@ -11,6 +11,35 @@
 local FIELDS = {}
 -- include time
 -- include head
+local N, ids, at = cmsgpack.unpack(ARGV[5]), {}, 1
+for i = 2, #N do
+  ids[i - 1] = sub(blob, at, at + N[i] - 1)
+  at = at + N[i]
+end
+
+-- The usual case: the topics of jobs that have not ended and have no policy of their own. `break`: another case.
+repeat
+  if topic ~= '' or N[1] ~= 0 then
+    break
+  end
+  local records, said, names = call('HMGET', j, unpack(ids)), { unpack(N) }, { unpack(ids) }
+  local named = 0
+  for i = 1, #ids do
+    local record = records[i]
+    local flags = record and #record > 26 and string.byte(record)
+    if not flags or flags < 128 or flags % 128 > 63 then
+      break
+    end
+    local name = sub(record, 28, 27 + read('>I2', record, 26))
+    said[2 * i - 1], said[2 * i], names[i], named = 7, #name, name, i
+  end
+  if named < #ids then
+    break
+  end
+  local packed = cmsgpack.pack(said)
+  return pack(REPLY, 0, 0, now, 0, #packed) .. packed .. table.concat(names)
+until true
+
 -- include tools
 -- include reply
 -- include record
@@ -18,11 +47,6 @@ local FIELDS = {}
 -- include items
 -- include codes
 -- include show
-local N, ids, at = cmsgpack.unpack(ARGV[5]), {}, 1
-for i = 2, #N do
-  ids[i - 1] = string.sub(blob, at, at + N[i] - 1)
-  at = at + N[i]
-end
 for _, job in ipairs(load(ids)) do
   if job.state == 'E' then
     put(numbers, 7, #job.topic)
