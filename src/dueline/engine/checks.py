@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from msgspec import UnsetType
+
 from ..bounds import MAX_GROUP_ITEMS, MAX_PULL_TOPICS, MAX_WAITS
 from .commands import Filter, Patch, Pull, Send, TopicPatch
 from .errors import BodyTooLarge, DuelineError, InvalidField, TooManyItems
@@ -156,18 +158,30 @@ class Checks:
 
     def options(self, job: Send | Patch) -> None:
         """The numbers, tags and headers that a send or a patch may carry."""
-        if isinstance(job.lease_ms, int):
-            self.lease(job.lease_ms)
-        if isinstance(job.ttl_ms, int):
-            within(job.ttl_ms, 1, TEN_YEARS_MS, "ttl_ms")
-        if isinstance(job.max_attempts, int):
-            self.attempts(job.max_attempts)
-        if job.retry:
-            self.retry(job.retry)
-        if job.tags:
-            self.tags(job.tags)
-        if job.headers:
-            self.headers(job.headers)
+        self.own_numbers(job.lease_ms, job.ttl_ms, job.max_attempts, job.retry)
+        self.labels(job.tags, job.headers)
+
+    def own_numbers(
+        self,
+        lease_ms: int | UnsetType | None,
+        ttl_ms: int | UnsetType | None,
+        max_attempts: int | UnsetType | None,
+        retry: Retry | UnsetType | None,
+    ) -> None:
+        if isinstance(lease_ms, int):
+            self.lease(lease_ms)
+        if isinstance(ttl_ms, int):
+            within(ttl_ms, 1, TEN_YEARS_MS, "ttl_ms")
+        if isinstance(max_attempts, int):
+            self.attempts(max_attempts)
+        if retry:
+            self.retry(retry)
+
+    def labels(self, tags: Sequence[str] | UnsetType, headers: Sequence[tuple[str, str]] | UnsetType) -> None:
+        if tags:
+            self.tags(tags)
+        if headers:
+            self.headers(headers)
 
     def merge(self, quiet_ms: int | None, max_wait_ms: int | None, max_items: int | None) -> None:
         """The numbers of a merge group, given by a send or a topic."""

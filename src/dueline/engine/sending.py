@@ -21,7 +21,7 @@ from .commands import Send
 from .headers import pack_headers
 from .limits import LAST_MS, check_name
 from .merging import merge_of
-from .policy import DEFAULT_ATTEMPTS, ON_DEAD_KEEP_MS, AtOnce, Backoff, JobPolicy, Ladder, attempts_allowed
+from .policy import DEFAULT_ATTEMPTS, ON_DEAD_KEEP_MS, AtOnce, Backoff, JobPolicy, Ladder, Retry, attempts_allowed
 from .store import SendItem
 from .topics import Topic
 
@@ -54,35 +54,46 @@ def same_policy(policy: JobPolicy) -> JobPolicy:
     return policy
 
 
-def job_policy(command: Send, topic: Topic) -> JobPolicy:
-    """The policy of a job with its own options: each is the job's, else the topic's, else the default."""
-    base = topic.job_policy
-    retry = base.retry if command.retry is UNSET else command.retry
-    own = command.max_attempts
-    if own is not UNSET:
-        attempts = attempts_allowed(retry, own, asked_is_default=False)
-    elif command.retry is UNSET:
+@lru_cache(4096)
+def _own_policy(
+    checks: Checks,
+    base: JobPolicy,
+    of_topic: int | None,
+    forwards: bool,
+    lease_ms: int | UnsetType | None,
+    ttl_ms: int | UnsetType | None,
+    max_attempts: int | UnsetType | None,
+    retry: Retry | UnsetType,
+    retain_ms: int | None,
+    dead_retain_ms: int | None,
+    keep_body: bool,
+) -> JobPolicy:
+    """Check a job's own options, and make its policy: each option is the job's, else that of the topic (`base`), else
+    the default. `of_topic`: the attempts that the topic's policy sets. `forwards`: dead jobs are forwarded, so they are
+    kept at least as long as that takes. Jobs mostly come with the same options, so this is rarely called."""
+    checks.own_numbers(lease_ms, ttl_ms, max_attempts, retry)
+    checks.retention(retain_ms, dead_retain_ms)
+    now_retry = base.retry if retry is UNSET else retry
+    if max_attempts is not UNSET:
+        attempts = attempts_allowed(now_retry, max_attempts, asked_is_default=False)
+    elif retry is UNSET:
         attempts = base.max_attempts
     else:
-        of_topic = topic.config.policy.max_attempts
-        attempts = attempts_allowed(retry, DEFAULT_ATTEMPTS if of_topic is None else of_topic, of_topic is None)
+        attempts = attempts_allowed(now_retry, DEFAULT_ATTEMPTS if of_topic is None else of_topic, of_topic is None)
+    if dead_retain_ms is None:
+        dead_retain_ms = base.dead_retain_ms
+    elif forwards:
+        dead_retain_ms = max(dead_retain_ms, ON_DEAD_KEEP_MS)
     return same_policy(
         JobPolicy(
-            lease_ms=None if command.lease_ms is UNSET else command.lease_ms,
+            lease_ms=None if lease_ms is UNSET else lease_ms,
             max_attempts=attempts,
-            retain_ms=base.retain_ms if command.retain_ms is None else command.retain_ms,
-            dead_retain_ms=_dead_retain_ms(command, topic),
-            retry=retry,
-            keep_body=command.keep_body,
+            retain_ms=base.retain_ms if retain_ms is None else retain_ms,
+            dead_retain_ms=dead_retain_ms,
+            retry=now_retry,
+            keep_body=keep_body,
         )
     )
-
-
-def _dead_retain_ms(command: Send, topic: Topic) -> int:
-    """The job's own value. If dead jobs are forwarded, at least long enough for that."""
-    if command.dead_retain_ms is None:
-        return topic.job_policy.dead_retain_ms
-    return max(command.dead_retain_ms, ON_DEAD_KEEP_MS if topic.config.policy.on_dead is not None else 0)
 
 
 def _known(value: T | UnsetType) -> T | None:
@@ -162,9 +173,20 @@ def send_item(command: Send, id: str, topic: Topic, checks: Checks, now_ms: Call
         policy = topic.job_policy
         fingerprint = _fingerprint(command, b"")
     else:
-        checks.options(command)
-        checks.retention(command.retain_ms, command.dead_retain_ms)
-        policy = job_policy(command, topic)
+        policy = _own_policy(
+            checks,
+            topic.job_policy,
+            config.max_attempts,
+            config.on_dead is not None,
+            command.lease_ms,
+            command.ttl_ms,
+            command.max_attempts,
+            command.retry,
+            command.retain_ms,
+            command.dead_retain_ms,
+            command.keep_body,
+        )
+        checks.labels(tags, headers)
         fingerprint = _fingerprint(command, _written(command))
         if command.ttl_ms is not UNSET:
             ttl_ms = command.ttl_ms

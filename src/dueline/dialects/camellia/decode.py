@@ -7,12 +7,14 @@ Numbers that are too large are limited to what we support.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from ...engine import commands
 from ...engine.errors import DuelineError, InvalidField
 from ...engine.job import BodyKind
-from ...engine.limits import Limits, check_name, is_name
+from ...engine.limits import LAST_MS, Limits, check_name, is_name
 from ...engine.policy import AT_ONCE, TEN_YEARS_MS
 from ...engine.store import OnConflict
 from ..http import Request
@@ -51,7 +53,7 @@ class MsgRef(msgspec.Struct, frozen=True):
         return is_name(self.topic) and is_name(self.msg_id)
 
 
-def send_msg(request: Request, settings: CamelliaSettings, limits: Limits, now_ms: int) -> SendMsg:
+def send_msg(request: Request, settings: CamelliaSettings, limits: Limits, now_ms: Callable[[], int]) -> SendMsg:
     """Raises TimeOverflow, which the original answers as a server error (code 500), not as an invalid parameter."""
     form = Form(request)
     topic, msg, msg_id = form.text("topic"), form.text("msg"), form.optional_text("msgId")
@@ -64,7 +66,7 @@ def send_msg(request: Request, settings: CamelliaSettings, limits: Limits, now_m
     if msg_id:
         check_name(msg_id, "msgId")
     ttl_ms = min(wanted_ttl_ms, TEN_YEARS_MS) if wanted_ttl_ms > 0 else settings.ttl_ms
-    if now_ms + delay_ms + ttl_ms > MAX_LONG:
+    if delay_ms + ttl_ms > MAX_LONG - LAST_MS and now_ms() + delay_ms + ttl_ms > MAX_LONG:
         raise TimeOverflow(field="delayMillis")
     retry = settings.max_retry if wanted_retry is None or wanted_retry < 0 else wanted_retry
     max_attempts = retry + 1 if retry < limits.max_attempts else None

@@ -22,7 +22,6 @@ MAX_PARAMETERS = 10_000
 MAX_DIGITS = 1_000
 INT, LONG = 31, 63
 
-_ESCAPES = re.compile(rb"[%+]")
 _BROKEN = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _DECIMAL = re.compile(r"[+-]?\d+")  # \d matches all Unicode digits, as in Java
 _HEX = re.compile(r"-?(?:0[xX]|#)([0-9A-Fa-f]+)", re.ASCII)
@@ -36,17 +35,18 @@ class FrameworkRefusal(BadRequest):
 class Form:
     """The parameters of one request. Each method returns one parameter in its type, or raises FrameworkRefusal."""
 
-    __slots__ = ("_values",)
+    __slots__ = ("_first", "_repeated")
 
     def __init__(self, request: Request) -> None:
-        self._values: dict[str, list[str]] = {}
+        self._first: dict[str, str] = {}
+        self._repeated: dict[str, list[str]] = {}  # all values of a parameter with more than one
         room = (
             self._read(request.query.encode("latin-1", "replace"), MAX_PARAMETERS) if request.query else MAX_PARAMETERS
         )
-        content_type = request.headers.get("content-type", "")
-        kind = FORM if content_type == FORM else content_type.partition(";")[0].strip().lower()
         if request.method != "POST":
             return
+        content_type = request.headers.get("content-type", "")
+        kind = FORM if content_type == FORM else content_type.partition(";")[0].strip().lower()
         if kind == FORM:
             self._read(request.body, room)
         elif kind == multipart.KIND:
@@ -55,19 +55,22 @@ class Form:
     def _read_parts(self, content_type: str, body: bytes, room: int) -> None:
         try:
             for name, value in multipart.fields(content_type, body, room):
-                self._values.setdefault(name, []).append(value)
+                self._add(name, value)
         except multipart.BrokenForm as error:
             raise FrameworkRefusal(str(error)) from None
 
     def _read(self, text: bytes, room: int) -> int:
         if not text:
             return room
-        if _ESCAPES.search(text) is None and text.isascii():
-            pairs = text.decode().split("&", room)[:room]
-            for pair in pairs:
-                name, _, value = pair.partition("=")
-                if name:
-                    self._values.setdefault(name, []).append(value)
+        if b"%" not in text and b"+" not in text and text.isascii():
+            pairs = [pair.partition("=") for pair in text.decode().split("&", room)[:room]]
+            found = {name: value for name, _, value in pairs}
+            if len(found) == len(pairs) and not self._first and "" not in found:
+                self._first = found
+            else:
+                for name, _, value in pairs:
+                    if name:
+                        self._add(name, value)
             return room - len(pairs)
         for pair in text.split(b"&", room):
             if room == 0:
@@ -75,8 +78,14 @@ class Form:
             room -= 1
             name, _, value = pair.partition(b"=")
             if name and not (_BROKEN.search(name) or _BROKEN.search(value)):
-                self._values.setdefault(_text(name), []).append(_text(value))
+                self._add(_text(name), _text(value))
         return room
+
+    def _add(self, name: str, value: str) -> None:
+        if name in self._first:
+            self._repeated.setdefault(name, [self._first[name]]).append(value)
+        else:
+            self._first[name] = value
 
     def text(self, name: str) -> str:
         """A required text; it may be empty."""
@@ -86,8 +95,7 @@ class Form:
         return found
 
     def optional_text(self, name: str) -> str | None:
-        values = self._values.get(name)
-        return None if values is None else ",".join(values)
+        return ",".join(self._repeated[name]) if name in self._repeated else self._first.get(name)
 
     def number(self, name: str, bits: int) -> int:
         """A required number."""
@@ -98,18 +106,16 @@ class Form:
 
     def optional_number(self, name: str, bits: int) -> int | None:
         """None if it is missing or empty."""
-        values = self._values.get(name)
-        if values is None or values[0] == "":
+        text = self._first.get(name)
+        if not text:
             return None
-        text = values[0]
         number = int(text) if len(text) < 10 and text.isascii() and text.isdigit() else _number("".join(text.split()))
         if number is None or not -(1 << bits) <= number < 1 << bits:
             raise FrameworkRefusal(f"is not a whole number of {bits + 1} bits", name)
         return number
 
     def truth(self, name: str, default: bool) -> bool:
-        values = self._values.get(name)
-        word = "" if values is None else values[0].strip().lower()
+        word = self._first.get(name, "").strip().lower()
         if word == "":
             return default
         if word not in _TRUTH:

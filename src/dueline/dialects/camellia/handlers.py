@@ -39,7 +39,7 @@ class CamelliaHandlers:
         self._monitor = monitor
 
     def send_msg(self, request: Request, answer: Answer) -> None:
-        parsed = decode.send_msg(request, self._settings, self._limits, self._engine.store.now_ms())
+        parsed = decode.send_msg(request, self._settings, self._limits, self._engine.store.now_ms)
         request.check_topic(parsed.topic)
         if parsed.command.id is not None:
             request.check_own_id(self._engine.has_namespace_ids(self._namespace))

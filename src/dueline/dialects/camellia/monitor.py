@@ -113,9 +113,10 @@ class Monitor:
 
     def close_windows(self, now_ms: int) -> None:
         number = now_ms // self._window_ms
+        if number == self._number:
+            return
         if self._number is None:
             self._number = number
-        if number == self._number:
             return
         self._count_what_time_did()
         self._last = self._filling if number == self._number + 1 else {}
