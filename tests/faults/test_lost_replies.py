@@ -40,6 +40,16 @@ async def two_sent(kit: StoreKit) -> Any:
     await kit.send("b", delay_ms=50)
 
 
+async def first_sent(kit: StoreKit, _: Any) -> Any:
+    """A send that opens its partition, because the topic was not listed a moment ago."""
+    assert await kit.store.directory.topic(kit.partition.namespace, kit.partition.topic) is None
+    return await kit.send("a", delay_ms=7)
+
+
+async def nothing(kit: StoreKit) -> None:
+    return None
+
+
 async def one_dead(kit: StoreKit) -> Any:
     await kit.make_dead("a")
 
@@ -110,6 +120,8 @@ async def forecast(kit: StoreKit, _: Any) -> Any:
 
 OPERATIONS: dict[str, tuple[str, Callable[[StoreKit], Awaitable[Any]], Act]] = {
     "a usual send": ("send", two_sent, lambda kit, _: kit.send("c", body=b"third", delay_ms=7)),
+    "a first send": ("send", nothing, first_sent),
+    "an opening": ("epochs", nothing, first_sent),
     "a send with a tag": ("send", two_sent, lambda kit, _: kit.send("c", body=b"third", delay_ms=7, tags=("red",))),
     "a send with replace": ("send", two_leased, lambda kit, _: kit.send("a", body=b"new", on_live=2)),
     "a pull": ("pull", two_sent, pulled),

@@ -22,6 +22,7 @@ for i = 1, N[2] do
 end
 -- include time
 -- include head
+-- include opening
 -- include tools
 -- include reply
 -- include write
@@ -36,7 +37,7 @@ if again then
   return earlier_reply()
 end
 -- include closed
-if topic and closed and not known then -- as in send.lua
+if topic and closed and not known and not opens then -- as in send.lua
   local answers = {}
   for _ = 1, N[3 + N[2]] do
     for _, number in ipairs({ MOVED, 0, 0, closed, 0, 0 }) do

@@ -27,6 +27,7 @@ for i = 1, N[2] do
 end
 -- include time
 -- include head
+-- include opening
 -- include intern
 local base, n = 3 + N[2], N[3 + N[2]]
 local ids, fresh = { unpack(N, 1, n) }, #N == base + n * 7 -- no occurrences, no versions to replace
@@ -44,13 +45,13 @@ end
 
 -- The usual case: new jobs whose times are all that needs an index entry, on an open partition with the data and the policy
 -- that the caller knows. Tables have their size from the beginning, because growing costs more than filling them.
-local agrees = V[7] == sub(ARGV[2], 25) and tonumber(V[2] or -1) >= highest and (V[8] and tonumber(V[8]) <= N[1] or not V[8] and N[1] == 0)
+local agrees = V[7] == epoch and tonumber(V[2] or -1) >= highest and (V[8] and tonumber(V[8]) <= N[1] or not V[8] and N[1] == 0)
 local is_open = not V[9]
 if topic and is_open then -- as in lib/closed
   is_open = not tonumber(call('HGET', j, ''))
 end
-if fresh and agrees and is_open and not again then
-  local seq, first, soonest, ends_at = V[2] + 0, LAST, nil, nil
+if fresh and agrees and is_open and not again and (V[2] or not permanent) then -- else lib/tools opens it
+  local seq, first, soonest, ends_at = tonumber(V[2] or 0), LAST, nil, nil
   local h, z = { unpack(N, 1, 2 * n) }, { unpack(N, 1, 2 * n) }
   local before, due, text -- jobs sent together often have the same time
   for i = 1, n do
@@ -117,7 +118,7 @@ local function moved()
   put(results, 0, closed)
 end
 
-if fresh and topic and closed and not known then -- the topic is new here, so it does not become known
+if fresh and topic and closed and not known and not opens then -- the topic is new here, so it does not become known
   for _ = 1, n do
     moved()
   end

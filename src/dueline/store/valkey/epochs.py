@@ -123,6 +123,12 @@ class Epochs:
             self._log.info("sends are accepted again", partition=shown(partition))
 
 
+def opening(epoch: str, listed: bool) -> Carried:
+    """What the first send carries, which gives its partition this epoch (lua/lib/opening). `listed`: the directory has
+    its topic."""
+    return -1, (b"+" if listed else b"?") + epoch.encode()
+
+
 def accept_command(shown_url: str, prefix: str) -> str:
     """What an operator runs to accept that data of this store is lost."""
     return f"dueline store accept {shown_url}" + ("" if prefix == "dueline" else f" --prefix {prefix}")

@@ -1,35 +1,35 @@
 """Sends that reach the right data, and how a partition is opened and retired. `epochs` has the model.
 
-A partition is opened in four steps, and a process may die after each:
+A partition is opened in three steps, and a process may die after each:
 
     directory   epoch handed out, not confirmed     the next process hands out another one
-    partition   has the epoch                       the next process finds and confirms it
+    partition   has the epoch and the first send    the next process finds and confirms the epoch
     directory   confirmed, topic listed             from now on a partition without data is a lost one
-    partition   the first send
 
-So no send is answered before the directory knows the partition. Retiring goes the other way: the directory notes that
+No send is answered before the directory knows the partition. Retiring goes the other way: the directory notes that
 the partition is being closed, the partition is deleted if it still has that epoch, the entry is removed. A process that
 opens it meanwhile gives it a new epoch. All this happens once per partition; usually a process meets an open one,
 learns its epoch from the refusal of its first send, and sends again. If the directory did not know the topic a moment
-ago, the partition is opened before the first send instead.
+ago, the partition is opened by the first send (`_send_first`). Otherwise it gets the epoch before that (`_opened`).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
 from ...engine.completion import Done, leave
-from ...engine.errors import StoreDown, StoreReplaced, UnknownOutcome
+from ...engine.errors import DuelineError, StoreDown, StoreReplaced, UnknownOutcome
 from ...engine.job import Partition
 from ...engine.store import Code
 from . import codec
 from .calls import Calls, OtherData
 from .codec import ALL_CREATED
 from .epoch_calls import CLOSED, CLOSING, CONFIRM, NOT_CLOSED, OPEN, EpochCalls
-from .epochs import Known, number_of, sunk
+from .epochs import Carried, Known, number_of, opening, sunk
 from .keys import partition_name
 
 REPLACED, PENDING, OPENED, UNKNOWN, FOREIGN = range(5)  # states of lua/epochs.lua
@@ -38,7 +38,6 @@ WIDTH = 4  # numbers per job in a reply of send.lua
 STORED = (Code.CREATED, Code.REPLACED, Code.APPENDED)  # a reply with another code may have no send number
 NUMBERED = {"edit": (0, 3), "dead": (1, 4)}  # where the code is among how many numbers per job; the last is the version
 CHECKED = 100  # lost partitions that one health check looks at again
-UNUSED = OtherData("", 0, 0)
 
 Ask = Callable[[int, str], Awaitable[tuple[bool, str]]]
 
@@ -69,18 +68,58 @@ class Openings:
             if None in self._epochs.losses:
                 await self._calls.check()
             known = self._epochs.known(partition)
+            call = partial(self._calls.change, name, partition, numbers, blob, slot, other)
             if known is None and self._pop_new(partition.namespace, partition.topic):
-                await self._learn_once(partition, None, UNUSED)
-                known = self._epochs.known(partition)
+                reply = await self._send_first(partition, call)
+                if reply is None:
+                    continue
+                now_ms, _, n, answer = reply
+                self._saw(partition, width, now_ms, n)
+                return n, answer
             carried = self._epochs.carried(known)
             try:
-                now_ms, _, n, answer = await self._calls.change(name, partition, numbers, blob, slot, other, carried)
+                now_ms, _, n, answer = await call(carried)
             except OtherData as found:
                 await self._learn_once(partition, known, found)
                 continue
             self._saw(partition, width, now_ms, n)
             return n, answer
         raise StoreDown("the partition keeps being opened and retired; nothing was done")
+
+    async def _send_first(
+        self, partition: Partition, call: Callable[[Carried], Awaitable[tuple[int, int, list[int], bytes]]]
+    ) -> tuple[int, int, list[int], bytes] | None:
+        """Make the call that opens an unused partition. None: it is not unused, and nothing was sent."""
+        async with self._locks.setdefault(partition, asyncio.Lock()):
+            if self._epochs.known(partition) is not None:
+                return None
+            name = partition_name(partition)
+            try:
+                state, epoch, listed = await self._directory.ask(OPEN, [-1], name, "", "")
+            except UnknownOutcome as error:
+                raise StoreDown(error.message) from None  # nothing was sent
+            if state != PENDING:
+                return None
+            try:
+                reply = await call(opening(epoch, listed))
+            except OtherData:
+                return None
+            try:
+                await self._confirm(partition, name, epoch, listed)
+                for _ in range(TRIES):
+                    if self._epochs.known(partition) is not None:
+                        return reply
+                    # It was retired before the send came. The send gave it an epoch that the directory has dropped.
+                    await self._learn(partition, None, await self._calls.stamp(partition))
+            except DuelineError as error:
+                raise UnknownOutcome() from error
+            raise UnknownOutcome()
+
+    async def _confirm(self, partition: Partition, name: bytes, epoch: str, listed: bool) -> None:
+        """Let the directory know the partition, unless it is being retired."""
+        state, _, _ = await self._directory.ask(CONFIRM, [int(listed)], name, epoch)
+        if state == OPENED:
+            self._epochs.adopt(partition, epoch, self._calls.now_ms())
 
     def post(self, partition: Partition, numbers: bytes, blob: bytes, slot: str, done: Done) -> None:
         """A call of send.lua without a coroutine, unless the partition's data must be found out first."""
@@ -185,9 +224,7 @@ class Openings:
                 raise self._epochs.lost(partition, _gone(known))
             self._epochs.forget(partition)
         elif await self._opened(partition, epoch, found.epoch, listed):
-            state, _, _ = await self._directory.ask(CONFIRM, [int(listed)], name, epoch)
-            if state == OPENED:
-                self._epochs.adopt(partition, epoch, now_ms)
+            await self._confirm(partition, name, epoch, listed)
 
     async def _opened(self, partition: Partition, epoch: str, before: str, listed: bool) -> bool:
         """Give the partition this epoch, if it has none or has `before`. `listed`: the directory has its topic."""

@@ -1,6 +1,5 @@
 -- epoch: refuses a send unless the partition has the data that the caller knows: the same epoch, and a last send number
--- that is not lower than the highest one that the caller saw.
-local epoch = string.sub(ARGV[2], 25)
+-- that is not lower than the highest one that the caller saw. After lib/opening.
 if M.ep ~= epoch or seq < highest then
   if M.ep == epoch then
     -- It lost its last sends. The mark makes all processes refuse, even those that saw only lower numbers.
