@@ -82,7 +82,9 @@ class Calls:
     def _item(self, delay_ms: int) -> SendItem:
         self._sent += 1
         rule = OnConflict.REJECT
-        return SendItem(f"{self._sent:032x}", BODY, BodyKind.JSON, delay_ms, None, self._policy, None, rule, rule, self._sent)
+        return SendItem(
+            f"{self._sent:032x}", BODY, BodyKind.JSON, delay_ms, None, self._policy, None, rule, rule, self._sent
+        )
 
     async def send(self, jobs: int, delay_ms: int = 60_000) -> None:
         results = await self._store.send(self._partition, [self._item(delay_ms) for _ in range(jobs)])
