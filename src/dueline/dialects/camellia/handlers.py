@@ -153,7 +153,8 @@ class CamelliaHandlers:
     def _pulled(self, topic: str, jobs: Sequence[LeasedJob], content_type: str) -> Response:
         response = encode.pulled(jobs, content_type)
         if jobs:
-            self._monitor.of(topic).pulled(jobs, self._engine.store.now_ms())
+            counts = self._monitor.of(topic)
+            counts.pulled(jobs, self._monitor.last_use_ms)
             response.undelivered = partial(self._engine.undelivered, self._namespace, jobs)
         return response
 

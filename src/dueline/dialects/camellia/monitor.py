@@ -40,11 +40,12 @@ class Counts(msgspec.Struct):
     def pulled(self, jobs: Sequence[LeasedJob], now_ms: int) -> None:
         self.pull_msg += len(jobs)
         for job in jobs:
-            gap_ms = max(0, now_ms - job.first_due_at_ms)
+            due_ms = job.first_due_at_ms
+            gap_ms = max(0, now_ms - due_ms)
             self.gaps += 1
             self.gap_sum_ms += gap_ms
             self.gap_max_ms = max(self.gap_max_ms, gap_ms)
-            self.trigger_msg_ready += job.delivery == 1 and job.created_at_ms < job.first_due_at_ms
+            self.trigger_msg_ready += job.delivery == 1 and job.created_at_ms < due_ms
 
 
 CALLS = {
