@@ -24,18 +24,19 @@ from ...engine.errors import DuelineError, UnknownOutcome, VersionMismatch
 from ...engine.headers import unpack_headers
 from ...engine.history import History
 from ...engine.items import item_json
-from ...engine.job import BodyKind, Job, LeasedJob
+from ...engine.job import BodyKind, Job, LeasedJob, State
 from ...engine.replies import refusal
 from ...engine.store import Code, Outcome, Page
 from ...rights import Grant
 from ..http import Response
 
 _NULL = Raw(b"null")
+_STATES = {state: str(state) for state in State}
 
 
 def sent(value: commands.Sent) -> a.Sent:
     return a.Sent(
-        value.id, value.topic, value.result, str(value.state), value.due_at_ms, value.version, value.items_count
+        value.id, value.topic, value.result, _STATES[value.state], value.due_at_ms, value.version, value.items_count
     )
 
 
