@@ -285,7 +285,7 @@ def retry_after_s(error: DuelineError) -> int | None:
 
 
 def _payload(job: LeasedJob | Job) -> tuple[Any, Any, Any]:
-    """(body, body_base64, items): exactly one of them is present; null if it is no longer stored."""
+    """(body, body_base64, items): exactly one is present. It is null if the body is no longer stored."""
     if job.merge_key is not None:
         return UNSET, UNSET, None if job.items is None else tuple(Raw(item_json(item)) for item in job.items)
     body, kind = job.body, job.kind
