@@ -31,6 +31,7 @@ from ...rights import Grant
 from ..http import Response
 
 _NULL = Raw(b"null")
+_JSON = BodyKind.JSON  # looking up a member of an enum is slow
 _STATES = {state: str(state) for state in State}
 
 
@@ -107,7 +108,7 @@ def leased_view(job: LeasedJob) -> a.LeasedJob:
         due_at_ms=job.due_at_ms,
         created_at_ms=job.created_at_ms,
         tags=job.tags,
-        headers=dict(unpack_headers(job.headers)),
+        headers=dict(unpack_headers(job.headers)) if job.headers else {},
         merge_key=job.merge_key,
     )
 
@@ -289,7 +290,7 @@ def _payload(job: LeasedJob | Job) -> tuple[Any, Any, Any]:
     if job.merge_key is not None:
         return UNSET, UNSET, None if job.items is None else tuple(Raw(item_json(item)) for item in job.items)
     body, kind = job.body, job.kind
-    if kind is BodyKind.JSON:
+    if kind is _JSON:
         return (_NULL if body is None else Raw(body)), UNSET, UNSET
     if kind is BodyKind.TEXT:
         return (_NULL if body is None else Raw(to_json(body.decode(errors="replace")))), UNSET, UNSET
