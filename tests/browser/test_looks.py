@@ -137,6 +137,23 @@ async def test_the_list_of_topics_says_how_fast_and_how_late_each_is(open_view: 
         await expect(view.text(re.compile(r"\d\.\d done/s · Late p99 \d+ ms"))).to_be_visible()
 
 
+async def test_the_overview_opens_with_the_last_24_hours(open_view: OpenView, demo: str) -> None:
+    """What happened before the page was loaded: the ring in the store has it."""
+    async with open_view(demo) as view:
+        async with view.page.expect_response("**/v1/charts?*") as answer:
+            await view.open()
+        series = (await (await answer.value).json())["series"]
+        for tile, name in (("Sends/s", "sends"), ("Failures/s", "failures"), ("Dead letters", "dead")):
+            known = [one for one in series[name] if one is not None]
+            assert len(known) > 1400  # of 1,440 minutes
+            panel = view.page.locator(".tiles .tile", has_text=tile)
+            await expect(panel.locator("polyline")).not_to_have_count(0)
+            shown = re.search(r"([\d.,]+)( K| M)? in 24 h", await panel.inner_text())
+            assert shown is not None
+            value = float(shown[1].replace(",", "")) * {None: 1, " K": 1e3, " M": 1e6}[shown[2]]
+            assert value == pytest.approx(sum(known), rel=0.05)
+
+
 @pytest.mark.skipif(AXE.exists(), reason="axe-core is installed: the test above used it")
 def test_the_check_for_accessibility_was_left_out() -> None:
     pytest.skip("axe-core is not installed: make ui")

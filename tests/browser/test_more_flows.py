@@ -7,9 +7,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 from playwright.async_api import Route, expect
 
-from dueline import Client, new_job
+from dueline import Client, Patience, StoreFull, new_job
 
 from ..integration.served import served
 from ..kit.hook import Hook, ReceivedCall
@@ -157,3 +158,24 @@ async def test_the_store_shows_its_memory_its_disk_and_its_file(open_view: OpenV
         await expect(row).to_contain_text(re.compile(r"[\d.]+ MB (/ [\d.,]+ [MG]B|without a limit)"))
         await expect(row).to_contain_text("written")
         await expect(view.page.locator("dd", has_text=re.compile(r"^[\d.,]+ [MG]B$"))).to_be_visible()
+
+
+def until_full(client: Client) -> None:
+    for n in range(200):
+        client.send("big", "x" * 200_000, id=f"b{n}", delay="1h")
+
+
+async def test_a_guard_that_refuses_sends_is_named_where_everyone_looks(open_view: OpenView, tmp_path: Path) -> None:
+    with (
+        served(tmp_path / "data", DUELINE_STORE__MAX_MEMORY_BYTES=str(16 << 20)) as url,
+        Client(url, patience=Patience(deadline_s=0)) as client,
+    ):
+        async with open_view(url) as view:
+            await view.open()
+            store = view.page.locator("section", has=view.page.get_by_role("heading", name="Store", exact=True))
+            await expect(store).to_contain_text("fsync")
+            await expect(store).to_contain_text("ready")
+            with pytest.raises(StoreFull):
+                until_full(client)
+            attention = view.page.locator("section", has=view.page.get_by_role("heading", name="Needs attention"))
+            await expect(attention).to_contain_text("memory")

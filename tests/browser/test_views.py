@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
+from typing import Any
 
-from playwright.async_api import expect
+from playwright.async_api import Route, expect
 
 from dueline import Client, new_job
 
@@ -74,19 +76,30 @@ async def test_dead_letters_of_one_reason_are_revived_after_a_count(open_view: O
         client.send_many("flow-reasons", [new_job(n, id=f"r{n}", max_attempts=1) for n in range(5)])
         for job in client.pull("flow-reasons", max=5):
             client.release(job, error="no such user", discard=job.id in ("r0", "r1"))
+
+        async def aged(route: Route) -> None:
+            """One of them died two days ago."""
+            found: dict[str, Any] = await (await route.fetch()).json()
+            for job in found["jobs"]:
+                job["ended_at_ms"] -= 2 * 86_400_000 if job["id"] == "r1" else 0
+            await route.fulfill(body=json.dumps(found), content_type="application/json")
+
         async with open_view() as view:
+            await view.page.route("**/topics/flow-reasons/dead?*", aged)
             await view.open("dead")
             await expect(view.lead).to_contain_text("dead letters")
             await view.page.get_by_role("link", name="flow-reasons").click()
             await view.button(re.compile("^rejected")).click()
             await expect(view.page.get_by_role("heading", name="2 jobs")).to_be_visible()
             await view.page.get_by_label("Died").select_option("86400000")
+            await expect(view.page.get_by_role("heading", name="1 job")).to_be_visible()
             await view.button("Revive these…").click()
-            await expect(view.dialog).to_contain_text("2 jobs of flow-reasons match now.")
+            await expect(view.dialog).to_contain_text("1 job of flow-reasons matches now.")
             await view.dialog.get_by_role("button", name="Revive the jobs").click()
             await expect(view.page.get_by_role("heading", name="0 jobs")).to_be_visible()
+            await view.page.unroute_all(behavior="wait")
         counts = client.topic("flow-reasons").counts
-        assert (counts.ready, counts.dead) == (2, 3)
+        assert (counts.ready, counts.dead) == (1, 4)
 
 
 async def test_more_than_a_thousand_dead_letters_are_grouped_by_the_newest_and_the_page_says_so(

@@ -41,7 +41,7 @@ export function Overview() {
   const targets = useTargets(list);
   const died = charts.data ? sum(charts.data.series["dead"]) : null;
   return (
-    <Page title={t("Overview")} lead={live.data && sentence(list, live.data.next_cursor !== null, died)} actions={<SendButton />}>
+    <Page title={t("Overview")} lead={live.data && sentence(list, live.data.next_cursor !== null, died, targets)} actions={<SendButton />}>
       <Loaded live={live} lines={8}>
         {({ topics }) => {
           const busy = [...topics].sort((a, b) => b.counts.ready + b.counts.leased - a.counts.ready - a.counts.leased || b.counts.scheduled - a.counts.scheduled).slice(0, 8);
