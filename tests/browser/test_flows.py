@@ -12,6 +12,8 @@ from dueline import Client, new_job
 from .conftest import OpenView
 from .kit import PHONE
 
+TOPS = "all => all.map(one => Math.round(one.getBoundingClientRect().top))"
+
 
 async def test_the_overview_says_in_words_what_needs_a_person(open_view: OpenView) -> None:
     async with open_view() as view:
@@ -205,6 +207,11 @@ async def test_search_finds_a_topic_by_a_part_and_a_job_by_its_id(open_view: Ope
     async with open_view() as view:
         await view.open()
         await view.page.keyboard.press("/")
+        await view.page.keyboard.type("i")
+        await expect(view.page.locator(".found a").nth(2)).to_be_visible()
+        icons = await view.page.locator(".found .icon").evaluate_all(TOPS)
+        assert len(icons) == len(set(icons))  # each beside its name
+        await view.page.keyboard.press("Backspace")
         await view.page.keyboard.type("thumb")
         await view.page.get_by_role("link", name="thumbnails").first.click()
         await expect(view.page.get_by_role("heading", level=1)).to_have_text("thumbnails")
@@ -290,6 +297,8 @@ async def test_what_is_not_there_says_so_and_how_to_make_it(open_view: OpenView)
         view.refusals = (404,)
         await view.open("topics/nothing-here")
         await expect(view.text("dueline send nothing-here")).to_be_visible()
+        await view.open("topics?ns=night")
+        await expect(view.text("DUELINE_NAMESPACE=night dueline send emails")).to_be_visible()
         await view.open("topics/emails/jobs/nobody")
         await expect(view.page.get_by_role("alert")).to_contain_text("There is no such job")
         await view.open("no-page")

@@ -14,6 +14,7 @@ const ONE: Record<string, string> = {
   "{n} schedules": "{n} schedule", "{n} schedules cannot send their jobs": "{n} schedule cannot send its job", "{n} changes, show": "{n} change, show",
   "{n} workers run {jobs} jobs now": "{n} worker runs {jobs} jobs now", "{n} jobs died in the last 24 hours": "{n} job died in the last 24 hours",
   "{n} jobs fall due later.": "{n} job falls due later.", "{n} jobs fall due in this range; {later} later.": "{n} job falls due in this range; {later} later.",
+  "The first {jobs} jobs of each of {n} topics out of {of} that have such jobs. Open a topic to see all.": "The first {jobs} jobs of the topic that has such jobs. Open it to see all.",
   "{n} jobs of {topic} match now.": "{n} job of {topic} matches now.", "; {n} topics have ready jobs and nobody consumes them": "; {n} topic has ready jobs and nobody consumes it",
   "{n} groups hold {items} items; the next is delivered {time}.": "{n} group holds {items} items and is delivered {time}.",
   "No worker reports itself, but {n} consumers wait for jobs": "No worker reports itself, but {n} consumer waits for jobs",

@@ -23,10 +23,10 @@ export async function byIds(ids: string[], dry: boolean, change: (ids: string[])
 
 type Props = {
   title: string; topic: string; action: string; close: () => void; done: () => void;
-  run: (dry: boolean) => Promise<Bulk>; changed: (answer: Bulk) => number; children?: preact.ComponentChildren;
+  run: (dry: boolean) => Promise<Bulk>; changed: (answer: Bulk) => number; danger?: boolean; children?: preact.ComponentChildren;
 };
 
-export function BulkDialog({ title, topic, action, close, done, run, changed, children }: Props) {
+export function BulkDialog({ title, topic, action, close, done, run, changed, danger, children }: Props) {
   const [matched, setMatched] = useState<number>();
   const [partial, setPartial] = useState(false);
   const [error, setError] = useState<ApiError>();
@@ -52,7 +52,7 @@ export function BulkDialog({ title, topic, action, close, done, run, changed, ch
   };
   const needsName = (matched ?? 0) > MANY;
   return (
-    <Dialog title={title} close={close} submit={submit} action={action} danger disabled={!matched || (needsName && typed !== topic)} done={t("Do nothing")}>
+    <Dialog title={title} close={close} submit={submit} action={action} {...(danger ? { danger } : {})} disabled={!matched || (needsName && typed !== topic)} done={t("Do nothing")}>
       {error ? <Trouble error={error} /> : matched === undefined ? <p>{t("Counting…")}</p> : (
         <>
           <p>{matched === 0 ? t("No job matches.") : <strong>{t("{n} jobs of {topic} match now.", { n: `${exact(matched)}${partial ? "+" : ""}`, topic })}</strong>}</p>

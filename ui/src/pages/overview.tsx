@@ -52,7 +52,7 @@ export function Overview() {
                 <div class="stack">
                   {missing(next) ? null : <NextDay live={next} />}
                   <Panel title={t("Busiest topics")} tools={<a href={href(["topics"])}>{t("All topics")}</a>}>
-                    {busy.length === 0 ? <Empty title={t("There are no topics yet.")} command={`dueline send emails '{"to": "ann"}' --in 1s${ns === "default" ? "" : ` --namespace ${ns}`}`}>{t("A topic appears with its first job.")}</Empty> : <BusyTable topics={busy} />}
+                    {busy.length === 0 ? <Empty title={t("There are no topics yet.")} command={`dueline send emails '{"to": "ann"}' --in 1s`}>{t("A topic appears with its first job.")}</Empty> : <BusyTable topics={busy} />}
                   </Panel>
                 </div>
                 <div class="stack">
