@@ -14,9 +14,9 @@ export function Num({ n, label, whole }: { n: number; label?: string; whole?: bo
   return <span class={n === 0 ? "zero" : undefined} title={label ?? exact(n)}>{whole ? exact(n) : short(n)}</span>;
 }
 
-export function Time({ ms, none = "–" }: { ms: number | null | undefined; none?: string }) {
+export function Time({ ms, none = "–", brief = false }: { ms: number | null | undefined; none?: string; brief?: boolean }) {
   if (!ms) return <span class={none === "–" ? "zero" : "dim"}>{none}</span>;
-  return <time dateTime={iso(ms)} title={`${date(ms)} · ${iso(ms)}`}>{relative(ms)}</time>;
+  return <time dateTime={iso(ms)} title={`${date(ms)} · ${iso(ms)}`}>{relative(ms, brief)}</time>;
 }
 
 export const Exact = ({ ms }: { ms: number | null | undefined }) => (ms ? <span>{date(ms)} <span class="dim">({relative(ms)})</span></span> : <span class="zero">–</span>);
