@@ -211,4 +211,6 @@ async def picture(view: View, name: str, path: Path) -> None:
     await settled(view, PAGES[name])
     if name == "overview":
         await expect(view.page.locator("svg.spark")).to_have_count(6)  # the 24 hours come with a call of their own
+    if name == "workers":
+        await expect(view.page.get_by_text("busy")).to_have_count(2)  # workers report every 10 s
     await view.page.screenshot(path=path)

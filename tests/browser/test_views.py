@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import time
 from typing import Any
 
-from playwright.async_api import Route, expect
+from playwright.async_api import Locator, Route, expect
 
 from dueline import Client, new_job
 
 from ..kit.hook import Hook, ReceivedCall
 from .conftest import OpenView
-from .kit import report
+from .kit import View, report
 from .test_texts import add
 
 
@@ -154,6 +155,10 @@ async def test_a_push_target_shows_its_success_its_durations_and_each_answer(ope
             client.remove_push("flow-push")
 
 
+def entries_of(view: View) -> Locator:
+    return view.page.locator(".timeline li")
+
+
 async def test_the_timeline_of_a_job_tells_who_had_it_and_what_went_wrong(open_view: OpenView, shop: str) -> None:
     with Client(shop) as client:
         client.send("flow-past", 1, id="a", retry=["0s"] * 20)
@@ -162,7 +167,7 @@ async def test_the_timeline_of_a_job_tells_who_had_it_and_what_went_wrong(open_v
             client.release(leased, error=f"error {number}", delay="1h" if number == 6 else None)
         async with open_view() as view:
             await view.open("topics/flow-past/jobs/a")
-            entries = view.page.locator(".timeline li")
+            entries = entries_of(view)
             await expect(entries.first).to_contain_text("Sent")
             await expect(entries.first).to_contain_text("2 more deliveries are not kept.")
             words = ["Sent", *["Delivered", "Given back"] * 5, "Due again"]
@@ -171,6 +176,20 @@ async def test_the_timeline_of_a_job_tells_who_had_it_and_what_went_wrong(open_v
             await expect(entries.nth(10)).to_contain_text("error 6")
             client.cancel("flow-past", "a")
             await expect(entries.filter(has_text="Cancelled")).to_have_count(1)
+
+        async def held(route: Route) -> None:
+            await shown.wait()
+            await route.continue_()
+
+        shown = asyncio.Event()
+        async with open_view() as view:  # no half of it while the history is on its way
+            await view.page.route("**/history", held)
+            await view.open("topics/flow-past/jobs/a")
+            panel = view.page.locator("section", has=view.page.get_by_role("heading", name="Timeline"))
+            await expect(panel.get_by_role("status")).to_be_visible()
+            await expect(entries_of(view)).to_have_count(0)
+            shown.set()
+            await expect(entries_of(view).first).to_contain_text("Sent")
 
 
 async def test_the_namespaces_of_other_protocols_are_shown_and_lead_to_their_topics(
