@@ -209,8 +209,9 @@ def has_chinese_font() -> bool:
 
 async def picture(view: View, name: str, path: Path) -> None:
     await settled(view, PAGES[name])
-    if name == "overview":
-        await expect(view.page.locator("svg.spark")).to_have_count(6)  # the 24 hours come with a call of their own
-    if name == "workers":
-        await expect(view.page.get_by_text("busy")).to_have_count(2)  # workers report every 10 s
+    if name == "overview":  # the lines of 24 hours and the states of push targets come with calls of their own
+        await expect(view.page.locator("svg.spark")).to_have_count(6)
+        await expect(view.page.locator(".item.red").first).to_be_visible()
+    if name == "workers":  # they report every 10 s
+        await expect(view.page.locator("tbody").get_by_text("busy", exact=True)).to_have_count(2)
     await view.page.screenshot(path=path)
