@@ -31,7 +31,7 @@ class GetCharts(Request, frozen=True, kw_only=True):
 
 
 class ListGroups(Request, frozen=True, kw_only=True):
-    """The query of the open merge groups."""
+    """The query of the list of open merge groups."""
 
     cursor: str | None = None
     limit: Annotated[int, Meta(ge=1, le=500)] = 50

@@ -56,7 +56,7 @@ class Servers:
         log.warning("%s; continuing with %s", error, following.url)
 
     def connect_s(self, timeout_s: float) -> float:
-        """How long a connection may take to open, in a try of `timeout_s`."""
+        """How long a try may take to connect, if it may take `timeout_s` as a whole."""
         return timeout_s if self.count == 1 else min(timeout_s, CONNECT_S)
 
 

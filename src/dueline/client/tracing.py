@@ -10,7 +10,8 @@ consumer links to it instead of continuing the trace, because a delay of days mu
 
 A program that traces has loaded OpenTelemetry before its first call, so this module never does: without it, a call
 costs one look into `sys.modules`. Loaded does not mean used, because redis-py imports it wherever it is installed. So
-calls have spans only if OpenTelemetry has a tracer provider, which may also be set later.
+calls have spans only if OpenTelemetry has a tracer provider, which may also be set later. OpenTelemetry looks into the
+environment whenever it is asked for one, so it is asked only when somebody has defined a class of providers.
 """
 
 from __future__ import annotations
@@ -58,6 +59,13 @@ class _Otel:
         self.context = context
         self.tracer: Tracer = trace.get_tracer("dueline", __version__)
         self.propagator = TraceContextTextMapPropagator()
+        self._own_providers = sum(one.__module__ == trace.__name__ for one in trace.TracerProvider.__subclasses__())
+
+    def has_provider(self) -> bool:
+        trace = self.trace
+        if len(trace.TracerProvider.__subclasses__()) == self._own_providers:
+            return False
+        return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
 
     def span(
         self,
@@ -114,10 +122,7 @@ def loaded() -> bool:
 
 def _records() -> bool:
     """Whether spans go anywhere: OpenTelemetry is loaded and has a tracer provider."""
-    if _LOADED not in sys.modules:
-        return False
-    trace = _otel().trace
-    return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+    return _LOADED in sys.modules and _otel().has_provider()
 
 
 def with_headers(job: NewJob, carrier: Mapping[str, str]) -> NewJob:

@@ -9,12 +9,13 @@ ones (engine.control). A closed partition serves the jobs that it holds, and say
     call by id          ask the new partition; if it does not have the job, ask the old one
     pull, list, counts  all of them
 
-So an id is stored in a new partition only after its old partition was closed and did not hold it. A process with the
-map before sends to a closed partition, which refuses (StalePolicy), because it has a newer version of the config.
+So an id is stored in a new partition only after its old partition was closed and did not hold it. A process that still
+has the earlier map sends to a closed partition, which refuses (StalePolicy), because it has a newer version of the
+config.
 
-This module finds out what the old partitions still hold. They take no new ids, so this only becomes less, and a process
-may remember it: it no longer asks an old partition for ids of cells that this one had no job of. When all old
-partitions are empty, the expansion ends, by a config without them. They stay closed.
+This module finds out what the old partitions still hold: which cells of ids have jobs there. They take no new ids, so
+a cell that was empty stays empty, and a process no longer asks an old partition for the ids of such a cell. When all
+old partitions are empty, a config without them ends the expansion. They stay closed.
 
 With `namespace_ids` all of this is done once for the namespace: by its topic "" (engine.topics), whose old partitions
 are closed for all topics.

@@ -38,6 +38,7 @@ from .store import (
 )
 from .topics import PartitionMap, Topic, Topics
 
+_NOT_FOUND = Code.NOT_FOUND  # looking up a member of an enum is slow
 EDIT_TRIES = 10
 I = TypeVar("I")  # noqa: E741
 F = TypeVar("F")
@@ -79,7 +80,7 @@ class JobCalls:
     ) -> None:
         if isinstance(results, BaseException):
             done(results)
-        elif results[0].code is Code.NOT_FOUND:
+        elif results[0].code is _NOT_FOUND:
             leave(
                 self._sought(topic, refs, _id_of, self._store.ack, _counter(topic, "acked"), results, used, reads), done
             )

@@ -142,7 +142,7 @@ class EngineMetrics:
         return self._others.setdefault(namespace if known else "", TopicMetrics())
 
     def counted(self) -> Iterator[tuple[str, str, TopicMetrics]]:
-        """Each object that is counted in, with its namespace ("": of many) and topic ("": of many)."""
+        """All metrics, each with its namespace and topic. They are "" for metrics that many of them share."""
         for (namespace, topic), metrics in self._own.items():
             yield namespace, topic, metrics
         for namespace, metrics in self._others.items():
@@ -155,4 +155,5 @@ class EngineMetrics:
 
 def succeeded(results: Iterable[Outcome]) -> int:
     """How many of the results are OK."""
-    return sum(1 for result in results if result.code is Code.OK)
+    ok = Code.OK  # looking up a member of an enum is slow
+    return len([result for result in results if result.code is ok])

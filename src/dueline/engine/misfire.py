@@ -18,8 +18,8 @@ MOST = 100  # missed occurrences that the policy "all" sends
 
 
 class Due(msgspec.Struct, frozen=True):
-    """First skip `skipped` occurrences, the last of them earlier than `skipped_to_ms`, which is no occurrence. Then
-    send the one at `at_ms`; None: none is to be sent now."""
+    """First skip `skipped` occurrences: all that are earlier than `skipped_to_ms`. Then send the one at `at_ms`; None:
+    send none now."""
 
     at_ms: int | None = None
     skipped: int = 0

@@ -127,7 +127,7 @@ class Recorder:
             self._note([Event(namespace, topic, what, self._store.now_ms(), by=actor_name() or None)])
 
     def _note(self, events: list[Event]) -> None:
-        """Keep the events of one call, which are of one namespace."""
+        """Keep the events of one call. They all belong to one namespace."""
         if not events or events[0].namespace == INTERNAL_NAMESPACE:
             return
         room = MAX_BUFFERED - len(self._events)

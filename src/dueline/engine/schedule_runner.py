@@ -351,5 +351,5 @@ def _last_ms(fences: Sequence[Fence]) -> int:
 
 
 def _ever(topic: Topic) -> Sequence[Partition]:
-    """All partitions that the topic has or had: one that is no longer used keeps its fences, too, until they end."""
+    """All partitions that the topic has or had. One that is no longer used still has its fences, until they end."""
     return topic.numbered(topic.map.ever)

@@ -110,7 +110,8 @@ class Schedules:
         return _view(name, job.version, stored, progress)
 
     async def list(self, namespace: str, after: str, limit: int) -> tuple[list[ScheduleView], str | None]:
-        """One page in the order of the store, and the cursor of the next one. A page may have fewer than `limit`."""
+        """One page in the order of the store, and the cursor of the next one. A page may have fewer than `limit`
+        schedules although others follow."""
         check_schedule_name(namespace, "any")
         try:
             cursor = b64decode(after.encode(), altchars=b"-_", validate=True)

@@ -35,6 +35,7 @@ from .timer import Timer
 from .topics import Topic, Topics
 
 TRIES = 6
+_MOVED = Code.MOVED  # looking up a member of an enum is slow
 UNKNOWN_NAMED_ITEM = (
     "The store did not answer in time: the item may have been added. Retry with the same merge.item_id."
 )
@@ -106,7 +107,7 @@ class Sender:
     ) -> None:
         if not isinstance(results, BaseException):
             result = results[0]
-            if result.code is not Code.MOVED:
+            if result.code is not _MOVED:
                 done(self._answer(topic, id, result))
                 return
             results = _moved(topic, result)

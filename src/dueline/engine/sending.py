@@ -27,6 +27,8 @@ from .topics import Topic
 
 T = TypeVar("T")
 _head = struct.Struct(">BqqI").pack
+_unpack64 = struct.Struct(">Q").unpack
+_hash64 = blake2b(digest_size=8)
 _TOO_LATE_MS = LAST_MS + 1
 _ALL_UNSET = 0b1111
 _OF_A_TRACE = frozenset({"traceparent", "tracestate"})  # a request that is repeated in another trace is the same one
@@ -120,13 +122,18 @@ def _written(command: Send) -> bytes:
 def _fingerprint(command: Send, options: bytes) -> int:
     """64 bits over the request as given: body, kind, time and options, without the id and the conflict rules."""
     delay_ms, at_ms = command.delay_ms, command.at_ms
-    head = _head(
-        command.kind,
-        -1 if delay_ms is None else min(delay_ms, _TOO_LATE_MS),
-        -1 if at_ms is None else min(at_ms, _TOO_LATE_MS),
-        len(options),
+    hashed = _hash64.copy()
+    hashed.update(
+        _head(
+            command.kind,
+            -1 if delay_ms is None else delay_ms if delay_ms < _TOO_LATE_MS else _TOO_LATE_MS,
+            -1 if at_ms is None else at_ms if at_ms < _TOO_LATE_MS else _TOO_LATE_MS,
+            len(options),
+        )
+        + options
+        + command.body
     )
-    return int.from_bytes(blake2b(b"".join((head, options, command.body)), digest_size=8).digest(), "big")
+    return _unpack64(hashed.digest())[0]
 
 
 def send_item(command: Send, id: str, topic: Topic, checks: Checks, now_ms: Callable[[], int]) -> SendItem:

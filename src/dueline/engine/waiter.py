@@ -72,6 +72,11 @@ class Waiter:
     def lacks(self) -> int:
         return self.max - len(self.jobs)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether its jobs are as large as an answer may be."""
+        return sum([len(job.body) for job in self.jobs]) >= PULL_BYTES
+
     def advance(self) -> None:
         """The next step of a waiter that takes part in no call."""
         if self.untried and not self.over:
@@ -91,8 +96,7 @@ class Waiter:
         """After a call: answer, or ask the next partition. `filled`: the waiter got all the jobs it asked for."""
         if self.answered:
             return
-        full = filled and sum(len(job.body) for job in self.jobs) >= PULL_BYTES
-        if not self.lacks or (more and self.jobs) or full:
+        if not self.lacks or (more and self.jobs) or (filled and self.is_full):
             self.finish()
             return
         again = more or filled

@@ -213,6 +213,7 @@ class App:
             networks=self._callers.networks(address),
             auth=self.auth,
             quotas=self.quotas,
+            hook=self.store.hook,
         )
 
     def _recheck_fronts(self) -> None:
@@ -266,6 +267,8 @@ class App:
             await dialect.start()
         self.health.phase = Phase.SERVING
         self._started.set()
+        for front in self.fronts:
+            front.router.guard = None  # nothing to guard any more, so no request asks
         await self._watch.start()
 
     def announce_stop(self) -> None:

@@ -92,8 +92,8 @@ def without_token(url: bytes) -> tuple[bytes, bytes | None]:
 
 def take_token(found: Found, headers: MutableMapping[bytes, bytes], path_token: bytes | None) -> str | None:
     """The token of a request, if it stands where its route accepts one. It is removed from `headers`, and so are all
-    cookies. A bearer token takes precedence over one in the path, that over another kind of credentials, which is no
-    valid token, and that over a cookie."""
+    cookies. The first of these counts: a bearer token, a token in the path, credentials of another kind (which are no
+    valid token), a cookie."""
     header, cookies = headers.pop(b"authorization", None), headers.pop(b"cookie", None)
     if header is not None and TokenPlace.HEADER in found.route.token:
         bearer = _BEARER.fullmatch(header)

@@ -135,7 +135,8 @@ def _expiry_s(cert: str) -> float:
 
 
 def not_after_s(der: bytes) -> float:
-    """The end of a certificate's validity, since the epoch. Python reads it only from a peer's certificate."""
+    """When a certificate expires, in seconds since 1970. It is read here because Python reads it only from the
+    certificate of a peer."""
     at = _content(der, _content(der, 0)[1])[1]  # Certificate -> TBSCertificate -> its first field
     if der[at] == 0xA0:  # the version, which may be missing
         at = _content(der, at)[2]

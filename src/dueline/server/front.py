@@ -10,7 +10,7 @@ nothing behind it.
 
 `answered` is called once for every answer with (route name, method, status, seconds). `tls` returns the TLS context for
 a new connection, so that a renewed certificate needs no new front. `networks`: who may connect. `auth` decides what a
-caller may do, `quotas` how much.
+caller may do, `quotas` how much. `hook`: of the store, if somebody may record who makes its calls.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from http import HTTPStatus
 import msgspec
 
 from ..dialects.http import Response, plain_error
+from ..engine.outcomes import OutcomeHook
 from .authentication import Authenticator, OpenAccess
 from .browser import BrowserRules
 from .client_addresses import ClientAddresses, Refusal
@@ -83,12 +84,13 @@ class Front:
         networks: Networks | None = None,
         auth: Authenticator = OpenAccess(),
         quotas: Quotas = Quotas(),
+        hook: OutcomeHook = OutcomeHook(),
     ) -> None:
         self.router = router
         self.limits = limits
         self.browser_rules = browser_rules
         self.auth = auth
-        self.lines = Lines(router, auth)
+        self.lines = Lines(router, auth, hook)
         self.quotas = quotas
         self.addresses = ClientAddresses(
             limits.max_connections, limits.max_connections_per_address, limits.max_unfinished_per_address

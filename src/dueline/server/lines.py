@@ -15,7 +15,7 @@ from collections.abc import Awaitable
 from ..dialects.http import Answer, Response
 from ..engine.completion import Begun, leave
 from ..engine.errors import DuelineError
-from ..engine.outcomes import Actor, begin_call
+from ..engine.outcomes import Actor, OutcomeHook, begin_call
 from ..event_log import EventLog
 from ..rights import Right
 from .authentication import Authenticator
@@ -27,18 +27,20 @@ log = EventLog("dueline.server")
 
 
 class Lines:
-    """The lines of a router."""
+    """The lines of a router. `hook`: of the store, which says whether somebody records who makes its calls."""
 
-    def __init__(self, router: Router, auth: Authenticator) -> None:
+    def __init__(self, router: Router, auth: Authenticator, hook: OutcomeHook) -> None:
         self._router = router
         self._auth = auth
+        self._hook = hook
 
     def begin(self, exchange: Exchange, answer: Answer) -> Begun | None:
         """Answer a request of a route with a line. `answer` is called once, perhaps before this returns, unless what is
         returned is cancelled: then call `left`."""
         request, route = exchange.request, exchange.found.route
-        actor = exchange.actor = Actor(request.grant.name or request.address)
-        begin_call(actor)
+        if route.parks or self._hook.outcomes is not None:  # a poll may wait until somebody records
+            exchange.actor = Actor(request.grant.name or request.address)
+            begin_call(exchange.actor)
         quota, guard, line = exchange.quota, self._router.guard, exchange.line
         try:
             if quota is not None:
@@ -65,7 +67,8 @@ class Lines:
 
     def ended(self, exchange: Exchange, result: Response | BaseException) -> Response:
         """What to write. A poll whose grant has ended meanwhile gives its jobs back."""
-        self.left(exchange)
+        if exchange.actor is not None or exchange.quota is not None:
+            self.left(exchange)
         found, request = exchange.found, exchange.request
         if isinstance(result, Response):
             if not found.route.parks or (error := self._auth.refusal(request.grant)) is None:

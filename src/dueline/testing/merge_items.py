@@ -20,7 +20,8 @@ Job = tuple[str, str]  # topic, id
 
 
 def sends_of_groups(history: Iterable[AnyEvent], final: Final) -> Iterator[Send]:
-    """A send of unknown outcome per group and item that it may have. The item may be in another group instead."""
+    """For each group, a send with unknown outcome per item that the group may have. The item may also be in another
+    group."""
     appends, groups = _appends(history), _groups(history)
     for (topic, id), deliveries in groups.items():
         items = {(topic, one.merge_key, digest) for one in deliveries for digest in one.items or ()}

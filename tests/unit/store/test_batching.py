@@ -10,6 +10,7 @@ from typing import cast
 
 import pytest
 
+from dueline.engine.completion import Done
 from dueline.engine.errors import (
     ClockStep,
     DuelineError,
@@ -88,6 +89,28 @@ async def test_what_arrives_while_a_call_is_under_way_joins_the_next_one() -> No
     store.answer(0)
     assert await asyncio.gather(*calls) == [["A"], ["B"], ["C"], ["D"]]
     assert store.idle == 1
+
+
+async def test_results_are_handed_out_at_once_unless_the_next_call_must_leave_first() -> None:
+    calls: list[Done] = []
+    events: list[object] = []
+
+    def run(items: list[str], lane: int, done: Done) -> None:
+        calls.append(done)
+        events.append(items)
+
+    batcher: Batcher[str, str] = Batcher(run, str, len, lambda: None, Limits())
+    batcher.post(["a"], events.append)
+    await turns(2)
+    calls[0](["A"])
+    assert events == [["a"], ["A"]]
+    for item in "bc":
+        batcher.post([item], events.append)
+        await turns(2)
+    calls[1](["B"])
+    assert events[2:] == [["b"]]
+    await turns(2)
+    assert events[2:] == [["b"], ["c"], ["B"]]
 
 
 @pytest.mark.parametrize(

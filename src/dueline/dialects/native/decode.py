@@ -28,6 +28,7 @@ from .own_headers import own_headers
 from .times import when
 from .wire import NOT_A_NAME, is_name, plain_name
 
+_JSON = BodyKind.JSON  # looking up a member of an enum is slow
 _CONFLICTS = {None: None, "reject": OnConflict.REJECT, "keep": OnConflict.KEEP, "replace": OnConflict.REPLACE}
 
 
@@ -235,7 +236,7 @@ def body_of(job: r.NewJob | r.PatchJob | sr.NewTemplate) -> tuple[bytes, BodyKin
         raise InvalidField("give body or body_base64, not both", "body_base64")
     raw = bytes(job.body)
     check_json(raw)
-    return raw, BodyKind.JSON
+    return raw, _JSON
 
 
 def _base64(text: str) -> bytes:

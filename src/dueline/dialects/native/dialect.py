@@ -23,7 +23,7 @@ OFTEN = frozenset({"release", "extend"})  # by the holder of a lease; sends, pul
 
 
 class NativeDialect(Dialect):
-    """The routes of the native API on an engine. The namespace of the context's Info is replaced by the request's."""
+    """The routes of the native API on an engine. Its `info` names the namespace of the request."""
 
     def __init__(self, settings: DialectSettings, context: DialectContext) -> None:
         api = NativeApi(context.engine, context.info, context.push)

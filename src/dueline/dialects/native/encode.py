@@ -24,18 +24,20 @@ from ...engine.errors import DuelineError, UnknownOutcome, VersionMismatch
 from ...engine.headers import unpack_headers
 from ...engine.history import History
 from ...engine.items import item_json
-from ...engine.job import BodyKind, Job, LeasedJob
+from ...engine.job import BodyKind, Job, LeasedJob, State
 from ...engine.replies import refusal
 from ...engine.store import Code, Outcome, Page
 from ...rights import Grant
 from ..http import Response
 
 _NULL = Raw(b"null")
+_JSON = BodyKind.JSON  # looking up a member of an enum is slow
+_STATES = {state: str(state) for state in State}
 
 
 def sent(value: commands.Sent) -> a.Sent:
     return a.Sent(
-        value.id, value.topic, value.result, str(value.state), value.due_at_ms, value.version, value.items_count
+        value.id, value.topic, value.result, _STATES[value.state], value.due_at_ms, value.version, value.items_count
     )
 
 
@@ -106,7 +108,7 @@ def leased_view(job: LeasedJob) -> a.LeasedJob:
         due_at_ms=job.due_at_ms,
         created_at_ms=job.created_at_ms,
         tags=job.tags,
-        headers=dict(unpack_headers(job.headers)),
+        headers=dict(unpack_headers(job.headers)) if job.headers else {},
         merge_key=job.merge_key,
     )
 
@@ -284,11 +286,11 @@ def retry_after_s(error: DuelineError) -> int | None:
 
 
 def _payload(job: LeasedJob | Job) -> tuple[Any, Any, Any]:
-    """(body, body_base64, items): exactly one of them is present; null if it is no longer stored."""
+    """(body, body_base64, items): exactly one is present. It is null if the body is no longer stored."""
     if job.merge_key is not None:
         return UNSET, UNSET, None if job.items is None else tuple(Raw(item_json(item)) for item in job.items)
     body, kind = job.body, job.kind
-    if kind is BodyKind.JSON:
+    if kind is _JSON:
         return (_NULL if body is None else Raw(body)), UNSET, UNSET
     if kind is BodyKind.TEXT:
         return (_NULL if body is None else Raw(to_json(body.decode(errors="replace")))), UNSET, UNSET

@@ -15,6 +15,7 @@ from ...api import requests as r
 from ...api.reply import Reply
 from ...engine import commands
 from ...engine.audit_log import AuditFilter
+from ...engine.completion import awaited
 from ...engine.engine import Engine
 from ...engine.errors import BadRequest, DuelineError, Forbidden, NotFound
 from ...engine.replies import refusal
@@ -40,7 +41,8 @@ class NativeHandlers:
     async def send(self, caller: Caller, request: r.NewJob | list[r.NewJob], topic: str) -> Reply:
         plain_name(topic, "topic")
         if isinstance(request, r.NewJob):
-            sent = encode.sent(await self._engine.send(caller.namespace, topic, decode.send(request), caller.grant))
+            send = caller.namespace, topic, decode.send(request), caller.grant
+            sent = encode.sent(await awaited(self._engine.post_send, *send))
             return Reply(sent, 201 if sent.result == "created" else 200)
         outcomes = await self._engine.send_many(caller.namespace, topic, decode.sends(request), caller.grant)
         ids = [getattr(outcome, "id", None) or job.id for job, outcome in zip(request, outcomes, strict=True)]

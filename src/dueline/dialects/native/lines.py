@@ -32,6 +32,7 @@ _job = msgspec.json.Decoder(r.NewJob).decode
 _pull = msgspec.json.Decoder(r.PullJobs).decode
 _acks = msgspec.json.Decoder(r.AckJobs).decode
 _PULL = r.PullJobs()
+_OK = Code.OK  # looking up a member of an enum is slow
 
 Awaits = Callable[[Request], Coroutine[Any, Any, Response]]
 """The handler of a route, as a coroutine function."""
@@ -125,7 +126,7 @@ class AckLine(_Line):
                 answer(in_list(done, "jobs") if isinstance(done, BadRequest) else done)
             else:
                 answer(encode.response(encode.many(ids, results, encode.acked)))
-        elif len(ids) == 1 and done[0].code is Code.OK:
+        elif len(ids) == 1 and done[0].code is _OK:
             answer(Response(200, to_json(a.Outcomes((a.Outcome(ids[0], "acked"),)))))
         else:
             answer(encode.response(encode.many(ids, done, encode.acked)))

@@ -31,7 +31,7 @@ class WorkerHandlers:
         if len(data) > MAX_WORKER_BYTES:
             raise BodyTooLarge(f"A worker's report has at most {MAX_WORKER_BYTES} bytes.")
         if await self._is_hidden(caller, plain_name(name, "name")):
-            raise Forbidden("A worker of topics that this token is not valid for has this name.", "name")
+            raise Forbidden("This name belongs to a worker whose topics this token is not valid for.", "name")
         if not await self._engine.store.workers.beat(caller.namespace, name, data):
             raise RateLimited(f"There are {MAX_WORKERS} workers in this namespace.")
         return Reply(a.WorkerSeen(name=name, beat_ms=BEAT_MS))

@@ -36,7 +36,7 @@ Register = Callable[[list[tuple[str, str]]], Awaitable[None]]
 """Puts topics into the directory of the opened store."""
 
 
-class Missing(msgspec.Struct, frozen=True):
+class MissingData(msgspec.Struct, frozen=True):
     """What a store has lost. `epoch`: the one to continue with; `stamps`: all partitions that are known."""
 
     epoch: str
@@ -66,7 +66,7 @@ def topics_of(stamps: list[Stamp]) -> list[tuple[str, str]]:
     return sorted({(one.partition.namespace, one.partition.topic) for one in stamps if one.number})
 
 
-async def find_missing(reader: StoreReader, prefix: str) -> Missing:
+async def find_missing(reader: StoreReader, prefix: str) -> MissingData:
     """Compare the directory with the partitions. Raises ValueError if the data has another version."""
     meta = await reader.hash(meta_key(prefix))
     fault = version_fault(meta)
@@ -81,10 +81,10 @@ async def find_missing(reader: StoreReader, prefix: str) -> Missing:
     stamps = await read_stamps(reader, prefix, found)
     written = Counter(one.epoch.lstrip("!").rpartition(".")[0] for one in stamps if one.epoch)
     epoch = epoch or next(iter(copies), "") or next((text for text, _ in written.most_common(1)), "")
-    return Missing(epoch or os.urandom(8).hex(), is_lost, stamps)
+    return MissingData(epoch or os.urandom(8).hex(), is_lost, stamps)
 
 
-async def accept(reader: StoreReader, prefix: str, missing: Missing, register: Register) -> None:
+async def accept(reader: StoreReader, prefix: str, missing: MissingData, register: Register) -> None:
     """Make the store usable as it is. Safe to repeat. `register` is called at the end, if the directory is lost."""
     meta, epochs, *_ = epoch_keys(prefix)
     stored = await reader.hash(meta)

@@ -29,7 +29,7 @@ _TIME_BYTES = 6
 _SIZES = struct.Struct(">HHH")
 
 
-class _Packed(msgspec.Struct, frozen=True):
+class _PackedEntry(msgspec.Struct, frozen=True):
     """One entry to append. All entries of a batch have the same `max_entries`, because a process has one setting."""
 
     id: str
@@ -43,15 +43,17 @@ class ValkeyAuditLog:
     def __init__(self, run: Run, prefix: str, limits: Limits) -> None:
         self._run = run
         self._keys = audit_keys(prefix)
-        self._batcher: Batcher[_Packed, None] = Batcher(
+        self._batcher: Batcher[_PackedEntry, None] = Batcher(
             in_task(lambda entries, _: self._append(entries)), _id_of, _size_of, _nothing, limits
         )
 
     async def append(self, entries: Sequence[AuditEntry], max_entries: int = 0) -> None:
         if entries:
-            await self._batcher.call([_Packed(entry.id, pack_entry(bounded(entry)), max_entries) for entry in entries])
+            await self._batcher.call(
+                [_PackedEntry(entry.id, pack_entry(bounded(entry)), max_entries) for entry in entries]
+            )
 
-    async def _append(self, entries: list[_Packed]) -> list[None]:
+    async def _append(self, entries: list[_PackedEntry]) -> list[None]:
         numbers = [APPEND, entries[-1].max_entries, MAX_ENTRIES, *(len(entry.data) for entry in entries)]
         await self._ask(numbers, b"".join(entry.data for entry in entries))
         return [None] * len(entries)
@@ -102,11 +104,11 @@ def unpack_entry(data: bytes) -> AuditEntry:
     return AuditEntry(id, who, who_name, address, namespace, action, topic, details, status, code, server, at_ms)
 
 
-def _id_of(entry: _Packed) -> str:
+def _id_of(entry: _PackedEntry) -> str:
     return entry.id
 
 
-def _size_of(entry: _Packed) -> int:
+def _size_of(entry: _PackedEntry) -> int:
     return len(entry.data)
 
 

@@ -170,8 +170,10 @@ class Batcher(Generic[Item, Result]):
     ) -> None:
         if self._hook.outcomes is not None:
             self._report(self._hook.outcomes, batch, items, results)
-        # The next call takes along what arrives in this turn of the loop.
-        asyncio.get_running_loop().call_soon(self._go_on, lane, batch, results)
+        if self._queue:  # the next call takes along what arrives in this turn of the loop
+            asyncio.get_running_loop().call_soon(self._go_on, lane, batch, results)
+        else:
+            self._go_on(lane, batch, results)
 
     def _go_on(self, lane: int, batch: list[_Entry[Item]], results: list[Result] | Exception) -> None:
         """Send the next call, then hand out the results of the last one, so that the store works in the meantime."""

@@ -32,6 +32,7 @@ KINDS = (BodyKind.JSON, BodyKind.TEXT, BodyKind.BYTES, BodyKind.JSON)  # 3: a me
 _GROUP = 3
 
 CODES = {int(code): code for code in Code}
+_CREATED, _READY, _SCHEDULED = Code.CREATED, State.READY, State.SCHEDULED  # looking up a member of an enum is slow
 _TTL, _HEADERS, _TAGS, _EDITED, _INLINE, _TOPIC = 4, 8, 16, 32, 64, 128
 HISTORY, _PROGRESS = 64, 128  # with the reason of a run
 HEAD_BYTES = 25
@@ -149,12 +150,12 @@ def encode_send(items: Sequence[SendItem], policy_version: int, topic: bytes | N
         if item.policy is not last:
             last = item.policy
             index = policies.setdefault(last, len(policies) + 1)
-        body, id, ttl = item.body, pack_id(item.id), item.ttl_ms or 0
+        body, id = item.body, pack_id(item.id)
         flags, rest = _form(item, topic)
         when = item.delay_ms if item.at_ms is None else -max(item.at_ms, 1)
         ids.append(id)
         pieces += (rest, body)
-        per_job += (len(id), len(rest) + len(body), flags, index, when, ttl, _rules(item))
+        per_job += (len(id), len(rest) + len(body), flags, index, when, item.ttl_ms or 0, _rules(item))
     for place, item in enumerate(items, 1):
         if item.occurrence is not None:
             schedule = item.occurrence.schedule.encode()
@@ -182,11 +183,12 @@ def decode_created(items: Sequence[SendItem], numbers: Sequence[int]) -> list[Se
     for item in items:
         version += 1
         if item.at_ms is not None:
-            due_ms = min(max(item.at_ms, now_ms), LAST_MS)
+            due_ms = max(item.at_ms, now_ms)
         else:
-            due_ms = min(start_ms + item.delay_ms, LAST_MS) if item.delay_ms else now_ms
-        state = State.READY if due_ms <= now_ms else State.SCHEDULED
-        results.append(SendOutcome(Code.CREATED, state, due_ms, version))
+            due_ms = start_ms + item.delay_ms if item.delay_ms else now_ms
+        if due_ms > LAST_MS:
+            due_ms = LAST_MS
+        results.append(SendOutcome(_CREATED, _READY if due_ms <= now_ms else _SCHEDULED, due_ms, version))
     return results
 
 

@@ -183,7 +183,7 @@ def topic_name(namespace: str, topic: str) -> bytes:
 
 
 def partition_name(partition: Partition) -> bytes:
-    """The name of a partition in a hint."""
+    """A partition as one text. `partition_named` reads it."""
     return f"{partition.namespace}\0{partition.topic}\0{partition.number}\0{int(partition.namespace_ids)}".encode()
 
 

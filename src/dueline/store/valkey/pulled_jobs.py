@@ -29,27 +29,27 @@ def decode(
         id_at += id_size
         record = read_record(blob[at : at + size])
         at += size
-        leased = LeasedJob(
-            id=id,
-            topic=record.topic if record.topic is not None else topic,
-            body=record.body,
-            kind=record.kind,
-            headers=record.headers,
-            tags=record.tags,
-            attempt=deliveries - uncounted,
-            delivery=deliveries,
-            max_attempts=most or None,
-            lease=token_text(base + place.to_bytes(4, "big")),
-            lease_until_ms=int(deadline),
-            due_at_ms=int(due),
-            created_at_ms=record.created_at_ms,
-            late_ms=now_ms - int(since),
-            merge_key=record.merge_key,
-            items=record.items,
-            expires_at_ms=int(expires) or None,
-            ttl_ms=record.ttl_ms,
-            version=record.version,
-            progress=progresses.get(place, b""),
+        leased = LeasedJob(  # in the order of its fields: names would cost half as much again
+            id,
+            topic if record.topic is None else record.topic,
+            record.body,
+            record.kind,
+            record.headers,
+            record.tags,
+            deliveries - uncounted,
+            deliveries,
+            most or None,
+            token_text(base + place.to_bytes(4, "big")),
+            int(deadline),
+            int(due),
+            record.created_at_ms,
+            now_ms - int(since),
+            record.merge_key,
+            record.items,
+            int(expires) or None,
+            record.ttl_ms,
+            record.version,
+            progresses.get(place, b"") if progresses else b"",
         )
         (good if record.intact else corrupt).append(leased)
     return good, corrupt

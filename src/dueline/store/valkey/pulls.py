@@ -15,6 +15,7 @@ from ...engine.store import Outcome, Pull, PullOutcome, Release
 from . import outcome_reports, pulled_jobs, requests
 from .calls import Calls
 
+_EXPIRED, _EXHAUSTED, _CORRUPT = (Reason.EXPIRED,), (Reason.EXHAUSTED,), (Reason.CORRUPT,)
 DAMAGED = "the stored body does not match its checksum"
 
 
@@ -51,7 +52,7 @@ class Pulls:
             jobs, corrupt = pulled_jobs.decode(n, blob, partition.topic, base, now_ms)
             if (heard := self._hook.outcomes) is not None:
                 outcome_reports.report_pull(heard, partition, pull.credits, jobs, n, blob)
-            deaths = (Reason.EXPIRED,) * n[3] + (Reason.EXHAUSTED,) * n[4] + (Reason.CORRUPT,) * len(corrupt)
+            deaths = _EXPIRED * n[3] + _EXHAUSTED * n[4] + _CORRUPT * len(corrupt)
             next_ms, more = None if n[0] < 0 else n[0], bool(n[1]) or bool(corrupt)
             outcome = PullOutcome(jobs, next_ms, more, now_ms, not said & 2, deaths, n[2], n[5])
             return self._without(partition, corrupt, outcome) if corrupt else outcome

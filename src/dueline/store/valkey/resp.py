@@ -19,17 +19,12 @@ _MORE: Any = object()
 
 def command(args: tuple[Any, ...]) -> bytes:
     """One encoded command: bytes unchanged, texts as UTF-8, numbers as decimal text."""
-    return b"*%d\r\n%b" % (len(args), pieces(args))
+    return hiredis.pack_command(args)
 
 
 def pieces(args: tuple[Any, ...]) -> bytes:
     """Encoded arguments of a command, without their count."""
-    found: list[bytes] = []
-    for one in args:
-        if one.__class__ is not bytes:
-            one = (one if one.__class__ is str else str(one)).encode()
-        found.append(b"$%d\r\n%b\r\n" % (len(one), one))
-    return b"".join(found)
+    return command(args).partition(b"\r\n")[2]
 
 
 class Replies(asyncio.Protocol):
