@@ -58,16 +58,23 @@ def main() -> int:
         flush=True,
     )
     stolen = machine.Stolen()
-    results = [_run(name, ROWS[name], sizes) for name in names]
-    facts["stolen_share"] = stolen.share()
+    results: list[RowResult] = []
+    warnings: list[str] = []
+    for name in names:
+        result = _run(name, ROWS[name], sizes)
+        results.append(result)
+        facts["stolen_share"] = stolen.share()
+        if not products:
+            warnings += committed.warnings([result], form)
+            if asked.keep:  # row by row, so that a long run that is cut off keeps what it has measured
+                committed.keep([result], facts, form)
     report.print_table(results)
     print(f"the host of this machine kept {facts['stolen_share']:.1%} of its time for others")
     print(f"written to {report.write(results, facts, form)}")
-    if not products:
-        for warning in committed.warnings(results, form):
-            print(f"warning: {warning}")
-        if asked.keep:
-            print(f"kept in {committed.keep(results, facts, form)}")
+    for warning in warnings:
+        print(f"warning: {warning}")
+    if asked.keep and not products:
+        print(f"kept in {committed.path(form)}")
     _explain(results, facts["set_loader"])
     return 1 if any(result.wrong for result in results) else 0
 

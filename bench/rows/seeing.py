@@ -2,9 +2,10 @@
 the same without it, in turns within one run.
 
 `history`: the history of jobs, which a server keeps unless it is told not to. `metrics`: a scrape of `/metrics` every
-second. `events`: somebody follows the event stream of all topics. One server process with its embedded store per kind
-of server, 64 connections, everything on the same cores. CPU time hardly changes when others use the machine; the ratio
-is what counts.
+second. `events`: somebody follows the event stream of all topics. First every server gets FILL jobs, so that the stream
+of one that is followed is full: from then on each entry that comes pushes out others. One server process with its
+embedded store per kind of server, 64 connections, everything on the same cores. CPU time hardly changes when others use
+the machine; the ratio is what counts.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from ..usage import cpu_s
 
 WARM_S = 0.3
 CONNECTIONS = 64
+FILL = 250_000  # jobs: as events they have more than MAX_STREAM_BYTES
 SCRAPE_S = 1.0
 HEADERS = {"Host": "127.0.0.1", "Accept": "text/event-stream"}
 WORKS = {"send": "a send", "life": "a whole life"}
@@ -105,12 +107,18 @@ def seeing(sizes: Sizes) -> list[Line]:
         servers = {
             key: stack.enter_context(server(environment=dict(key[1]))) for key in {kind.server for kind in KINDS}
         }
+        for (follows, _), one in servers.items():
+            _watched(one, (_follow,) if follows else (), lambda one=one: run(_fill(one)).seconds)
         for round in range(sizes.rounds):
             for work in WORKS:
-                for kind in KINDS:
+                for kind in KINDS if round % 2 == 0 else reversed(KINDS):
                     one = servers[kind.server]
                     spent[work, kind.name].append(_cpu_us(one, work, kind, f"{work}-{round}", sizes.round_s))
     return [_line(work, kind, spent) for work in WORKS for kind in KINDS]
+
+
+def _fill(one: Server) -> Orders:
+    return Orders("bulk", port=one.port, topic="fill", connections=4).counting(FILL)
 
 
 def _cpu_us(one: Server, work: str, kind: Kind, topic: str, seconds: float) -> float:

@@ -6,9 +6,10 @@ import asyncio
 import json
 import sys
 
+import pytest
 from playwright.async_api import expect
 
-from dueline import Client
+from dueline import Client, NotFound
 
 from ..kit.hook import Hook
 from .conftest import OpenView
@@ -59,7 +60,8 @@ async def test_a_dead_job_is_revived_and_purged_on_its_page(open_view: OpenView,
             assert client.topic("flow-revive").counts.dead == 1  # it asks first
             await view.dialog.get_by_role("button", name="Purge").click()
             await expect(view.text("No job has died.")).to_be_visible()
-        assert client.topic("flow-revive").counts.dead == 0
+        with pytest.raises(NotFound):
+            client.get("flow-revive", "a")
 
 
 async def test_a_push_target_is_made_edited_paused_and_removed(open_view: OpenView, shop: str) -> None:
@@ -133,3 +135,18 @@ async def test_a_topic_is_paused_and_resumed_and_gets_a_job_in_the_list(open_vie
             await view.dialog.get_by_role("button", name="Send", exact=True).click()
             await expect(view.page.get_by_role("heading", level=1)).to_have_text("b")
         assert client.get("flow-row", "b").state == "scheduled"
+
+
+async def test_a_topic_is_deleted_only_without_jobs_and_after_a_question(open_view: OpenView, shop: str) -> None:
+    with Client(shop) as client:
+        client.send("flow-delete", 1, id="a", delay="1h")
+        async with open_view() as view:
+            view.refusals = (409,)
+            await view.open("topics/flow-delete/policy")
+            await view.button("Delete").click()
+            await view.dialog.get_by_role("button", name="Delete").click()
+            await expect(view.dialog.get_by_role("alert")).to_contain_text("topic_not_empty")
+            client.cancel("flow-delete", "a")
+            await view.dialog.get_by_role("button", name="Delete").click()
+            await expect(view.page.get_by_role("heading", level=1)).to_have_text("Topics")
+        assert "flow-delete" not in [one.topic for one in client.topics()]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 
-from playwright.async_api import expect
+from playwright.async_api import Route, expect
 
 from dueline import Client, new_job
 
 from .conftest import OpenView
+from .kit import PHONE
+
+TOPS = "all => all.map(one => Math.round(one.getBoundingClientRect().top))"
 
 
 async def test_the_overview_says_in_words_what_needs_a_person(open_view: OpenView) -> None:
@@ -108,6 +112,33 @@ async def test_above_a_thousand_jobs_the_name_of_the_topic_must_be_typed(open_vi
         assert client.topic("flow-many").counts.scheduled == 0
 
 
+async def test_a_long_change_shows_how_far_it_is(open_view: OpenView, shop: str) -> None:
+    """By calls of 200 jobs; the second one has to wait here until the progress of the first is seen."""
+    with Client(shop) as client:
+        client.send_many("flow-progress", [new_job(n, id=f"p{n}") for n in range(450)])
+        client.release_many(client.pull("flow-progress", max=450), error="no", discard=True)
+        seen, calls = asyncio.Event(), 0
+
+        async def wait(route: Route) -> None:
+            nonlocal calls
+            calls += 1
+            if calls == 2:
+                await seen.wait()
+            await route.continue_()
+
+        async with open_view() as view:
+            await view.page.route("**/dead/revive", wait)
+            await view.open("topics/flow-progress/dead?reason=rejected")
+            await view.button("Revive these…").click()
+            await view.dialog.get_by_role("button", name="Revive the jobs").click()
+            progress = view.dialog.get_by_role("progressbar")
+            await expect(progress).to_have_attribute("aria-valuenow", "200")
+            await expect(view.dialog).to_contain_text("200 of 450")
+            seen.set()
+            await expect(view.text("450 jobs were changed")).to_be_visible()
+        assert (client.topic("flow-progress").counts.ready, calls) == (450, 3)
+
+
 async def test_dead_letters_are_grouped_by_error_and_revived_or_purged(open_view: OpenView, shop: str) -> None:
     with Client(shop) as client:
         client.send_many("flow-dead", [new_job(n, id=f"d{n}") for n in range(6)])
@@ -176,6 +207,11 @@ async def test_search_finds_a_topic_by_a_part_and_a_job_by_its_id(open_view: Ope
     async with open_view() as view:
         await view.open()
         await view.page.keyboard.press("/")
+        await view.page.keyboard.type("i")
+        await expect(view.page.locator(".found a").nth(2)).to_be_visible()
+        icons = await view.page.locator(".found .icon").evaluate_all(TOPS)
+        assert len(icons) == len(set(icons))  # each beside its name
+        await view.page.keyboard.press("Backspace")
         await view.page.keyboard.type("thumb")
         await view.page.get_by_role("link", name="thumbnails").first.click()
         await expect(view.page.get_by_role("heading", level=1)).to_have_text("thumbnails")
@@ -225,6 +261,25 @@ async def test_a_hidden_tab_asks_for_nothing(open_view: OpenView) -> None:
             await view.page.clock.run_for(20_000)
 
 
+async def test_a_browser_at_the_address_of_the_server_gets_the_dashboard(open_view: OpenView, shop: str) -> None:
+    async with open_view() as view:
+        await view.page.goto(shop)
+        await expect(view.page.get_by_role("heading", level=1)).to_have_text("Overview")
+        assert view.page.url.startswith(f"{shop}/ui/")
+
+
+async def test_the_pages_without_a_place_in_the_bar_of_a_phone_are_behind_more(open_view: OpenView) -> None:
+    async with open_view(viewport=PHONE) as view:
+        await view.open()
+        bar = view.page.get_by_role("navigation", name="Pages")
+        await expect(bar.get_by_role("link", name="Workers")).to_be_hidden()
+        await bar.get_by_role("link", name="More").click()
+        await view.page.locator("main").get_by_role("link", name="Workers").click()
+        await expect(view.page.get_by_role("heading", level=1)).to_have_text("Workers")
+        await bar.get_by_role("link", name="Topics").click()
+        await expect(view.page.get_by_role("heading", level=1)).to_have_text("Topics")
+
+
 async def test_a_server_that_is_gone_leaves_old_data_with_its_age(open_view: OpenView) -> None:
     async with open_view() as view:
         await view.open("topics")
@@ -242,6 +297,8 @@ async def test_what_is_not_there_says_so_and_how_to_make_it(open_view: OpenView)
         view.refusals = (404,)
         await view.open("topics/nothing-here")
         await expect(view.text("dueline send nothing-here")).to_be_visible()
+        await view.open("topics?ns=night")
+        await expect(view.text("DUELINE_NAMESPACE=night dueline send emails")).to_be_visible()
         await view.open("topics/emails/jobs/nobody")
         await expect(view.page.get_by_role("alert")).to_contain_text("There is no such job")
         await view.open("no-page")

@@ -80,3 +80,21 @@ async def test_without_a_stream_the_timer_reads(open_view: OpenView, shop: str) 
             client.fire("live-none", "first")
             await expect(view.lead).to_contain_text("waits for a consumer")
             view.faults = [fault for fault in view.faults if "ERR_FAILED" not in fault]
+
+
+async def test_the_button_live_stops_the_stream_and_all_reading(open_view: OpenView, shop: str) -> None:
+    with Client(shop) as client:
+        client.send("live-stop", 1, id="first", delay="1h")
+        async with open_view() as view:
+            await stopped_clock(view, "topics/live-stop/jobs/first")
+            async with view.page.expect_event("requestfailed", lambda request: "/v1/events" in request.url):
+                await view.button("Refresh").click()
+            await expect(view.button("Refresh")).to_contain_text("stopped")
+            calls: list[str] = []
+            view.page.on("request", lambda request: calls.append(request.url))
+            client.fire("live-stop", "first")
+            await view.page.clock.run_for(60_000)
+            assert calls == []
+            await expect(view.lead).to_contain_text("Will be due")
+            await view.button("Refresh").click()
+            await expect(view.lead).to_contain_text("waits for a consumer")

@@ -113,6 +113,13 @@ async def test_an_administrator_makes_and_revokes_tokens_and_reads_the_audit_log
             assert client.info().access.name == "night shift"
         await view.dialog.get_by_role("button", name="Close").click()
         row = view.page.locator("tr", has_text="night shift")
+        await row.get_by_role("button", name="Rotate").click()
+        await view.dialog.get_by_role("button", name="Rotate").click()
+        rotated = await view.page.locator("dialog pre").inner_text()
+        assert rotated != text
+        with Client(guarded.url, token=rotated) as client:
+            assert client.info().access.name == "night shift"
+        await view.dialog.get_by_role("button", name="Close").click()
         await row.get_by_role("button", name="Revoke").click()
         await view.dialog.get_by_role("button", name="Revoke").click()
         await expect(row).to_contain_text("revoked")

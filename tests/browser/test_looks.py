@@ -5,11 +5,14 @@ DUELINE_IMAGES=docs/images make test-browser       # replaces the pictures of th
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -68,8 +71,8 @@ PICTURES = ("overview", "forecast", "job", "dead", "push", "schedules", "topic",
 PHONE_PICTURES = ("overview", "forecast", "job", "topics")
 
 
-@pytest.fixture(scope="module")
-def demo() -> Iterator[str]:
+@contextmanager
+def begun_demo() -> Iterator[str]:
     """The world that newcomers see, and a namespace with the longest names."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("DUELINE_")}
     command = [*DUELINE, "demo", "--port", "0", "--still"]
@@ -87,6 +90,12 @@ def demo() -> Iterator[str]:
         finally:
             process.terminate()
     assert process.returncode == 0
+
+
+@pytest.fixture(scope="module")
+def demo() -> Iterator[str]:
+    with begun_demo() as url:
+        yield url
 
 
 async def settled(view: View, place: str) -> None:
@@ -124,17 +133,40 @@ async def test_every_page_fits_and_can_be_read_by_everyone(part: int, open_view:
     assert {name: what for name, what in found.items() if what} == {}
 
 
+def number(rate: str) -> float:
+    return {"–": -1.0, "< 0.1": 0.05}.get(rate) or float(rate)
+
+
 async def test_the_list_of_topics_says_how_fast_and_how_late_each_is(open_view: OpenView, demo: str) -> None:
     """From the charts that the demo wrote, as if several servers had counted."""
     async with open_view(demo) as view:
         await view.open("topics?sort=done")
-        first = view.page.locator("tbody tr").first
-        await expect(first.get_by_role("link")).to_have_text("order-timeouts")
-        await expect(first.locator("td").nth(6)).to_have_text(re.compile(r"^\d+\.\d$"))
-        await expect(first.locator("td").nth(8)).to_have_text(re.compile(r"^\d+ ms$"))
+        row = view.page.locator("tbody tr", has_text="order-timeouts")
+        await expect(row.locator("td").nth(6)).to_have_text(re.compile(r"^\d+\.\d$"))
+        await expect(row.locator("td").nth(8)).to_have_text(re.compile(r"^\d+ ms$"))
+        rates = [number(text) for text in await view.page.locator("tbody td:nth-child(7)").all_inner_texts()]
+        assert rates == sorted(rates, reverse=True)
+        assert rates[0] > rates[-1]
         await expect(view.page.locator("tr", has_text="coupons").locator("td").nth(6)).to_have_text("0")
-        await first.get_by_role("link").click()
+        await row.get_by_role("link").click()
         await expect(view.text(re.compile(r"\d\.\d done/s · Late p99 \d+ ms"))).to_be_visible()
+
+
+async def test_the_overview_opens_with_the_last_24_hours(open_view: OpenView, demo: str) -> None:
+    """What happened before the page was loaded: the ring in the store has it."""
+    async with open_view(demo) as view:
+        async with view.page.expect_response("**/v1/charts?*") as answer:
+            await view.open()
+        series = (await (await answer.value).json())["series"]
+        for tile, name in (("Sends/s", "sends"), ("Failures/s", "failures"), ("Dead letters", "dead")):
+            known = [one for one in series[name] if one is not None]
+            assert len(known) > 1400  # of 1,440 minutes
+            panel = view.page.locator(".tiles .tile", has_text=tile)
+            await expect(panel.locator("polyline")).not_to_have_count(0)
+            shown = re.search(r"([\d.,]+)( K| M)? in 24 h", await panel.inner_text())
+            assert shown is not None
+            value = float(shown[1].replace(",", "")) * {None: 1, " K": 1e3, " M": 1e6}[shown[2]]
+            assert value == pytest.approx(sum(known), rel=0.05)
 
 
 @pytest.mark.skipif(AXE.exists(), reason="axe-core is installed: the test above used it")
@@ -143,19 +175,30 @@ def test_the_check_for_accessibility_was_left_out() -> None:
 
 
 async def test_pictures(open_view: OpenView, demo: str, tmp_path: Path) -> None:
-    folder = Path(os.environ.get("DUELINE_IMAGES", tmp_path))
+    kept = os.environ.get("DUELINE_IMAGES")
+    folder = tmp_path if kept is None else Path(kept)
     folder.mkdir(exist_ok=True)
-    for scheme in ("light", "dark"):
-        async with open_view(demo, color_scheme=scheme, viewport=DESK) as view:
-            for name in PICTURES:
-                await picture(view, name, folder / f"{name}-{scheme}.png")
-    async with open_view(demo, viewport=PHONE) as view:
-        for name in PHONE_PICTURES:
-            await picture(view, name, folder / f"{name}-phone.png")
-    async with open_view(demo, locale="zh-CN") as view:
-        shown = folder if has_chinese_font() else tmp_path
-        await picture(view, "overview", shown / "overview-chinese.png")
+    chinese = folder if has_chinese_font() else tmp_path
+    with nullcontext(demo) if kept is None else await fresh_demo() as url:
+        for names in (("overview",), PICTURES[1:]):
+            for scheme in ("light", "dark"):
+                async with open_view(url, color_scheme=scheme, viewport=DESK) as view:
+                    for name in names:
+                        await picture(view, name, folder / f"{name}-{scheme}.png")
+            async with open_view(url, viewport=PHONE) as view:
+                for name in set(PHONE_PICTURES) & set(names):
+                    await picture(view, name, folder / f"{name}-phone.png")
+            if "overview" in names:
+                async with open_view(url, locale="zh-CN") as view:
+                    await picture(view, "overview", chinese / "overview-chinese.png")
     assert len(list(folder.glob("*.png"))) >= 2 * len(PICTURES) + len(PHONE_PICTURES) + 1
+
+
+async def fresh_demo() -> AbstractContextManager[str]:
+    """One that begins with a minute: the overview shows the last minute that is over, and nothing happens in a demo
+    that stands still."""
+    await asyncio.sleep(60 - time.time() % 60)
+    return begun_demo()
 
 
 def has_chinese_font() -> bool:
@@ -166,8 +209,9 @@ def has_chinese_font() -> bool:
 
 async def picture(view: View, name: str, path: Path) -> None:
     await settled(view, PAGES[name])
-    if name == "overview":
-        await expect(view.page.locator("svg.spark")).to_have_count(
-            6
-        )  # the lines of 24 hours come with a call of their own
+    if name == "overview":  # the lines of 24 hours and the states of push targets come with calls of their own
+        await expect(view.page.locator("svg.spark")).to_have_count(6)
+        await expect(view.page.locator(".item.red").first).to_be_visible()
+    if name == "workers":  # they report every 10 s
+        await expect(view.page.locator("tbody").get_by_text("busy", exact=True)).to_have_count(2)
     await view.page.screenshot(path=path)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 from playwright.async_api import Route, expect
 
-from dueline import Client, new_job
+from dueline import Client, Patience, StoreFull, new_job
 
 from ..integration.served import served
 from ..kit.hook import Hook, ReceivedCall
 from .conftest import OpenView
+from .test_looks import CUT
 
 
 async def test_jobs_of_a_due_storm_are_spread_after_a_count_and_keep_their_order(
@@ -81,13 +84,19 @@ async def test_a_push_target_is_tested_by_a_call_of_its_own(open_view: OpenView,
 
 
 BIG = 10_000_000
+LONG_MS = 35_700_000  # 9 h 55 min
 
 
 async def test_nothing_and_ten_million_are_shown_in_full_on_request(open_view: OpenView) -> None:
     async def answer(route: Route) -> None:
         found: dict[str, Any] = await (await route.fetch()).json()
         for topic in found["topics"]:
-            topic["counts"] = dict.fromkeys(topic["counts"], BIG if topic["topic"] == "emails" else 0)
+            many = topic["topic"] == "emails"
+            topic["counts"] = dict.fromkeys(topic["counts"], BIG if many else 0)
+            if many:  # and the longest times
+                topic["oldest_ready_at_ms"] = int(time.time() * 1000) - LONG_MS
+                topic["next_due_at_ms"] = int(time.time() * 1000) + LONG_MS
+                topic["late_p99_ms"], topic["done_per_s"] = LONG_MS, 123456.0
         await route.fulfill(body=json.dumps(found), content_type="application/json")
 
     async with open_view() as view:
@@ -98,7 +107,7 @@ async def test_nothing_and_ten_million_are_shown_in_full_on_request(open_view: O
         await expect(many.first).to_have_attribute("title", "10,000,000")
         none = view.page.locator("tbody tr", has_text="digests").locator("td.num span")
         await expect(none.first).to_have_text("0")
-        assert await view.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert await view.page.evaluate(CUT) == []
         await view.open()
         await expect(view.text("10 M").first).to_be_visible()
         assert await view.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
@@ -157,3 +166,24 @@ async def test_the_store_shows_its_memory_its_disk_and_its_file(open_view: OpenV
         await expect(row).to_contain_text(re.compile(r"[\d.]+ MB (/ [\d.,]+ [MG]B|without a limit)"))
         await expect(row).to_contain_text("written")
         await expect(view.page.locator("dd", has_text=re.compile(r"^[\d.,]+ [MG]B$"))).to_be_visible()
+
+
+def until_full(client: Client) -> None:
+    for n in range(200):
+        client.send("big", "x" * 200_000, id=f"b{n}", delay="1h")
+
+
+async def test_a_guard_that_refuses_sends_is_named_where_everyone_looks(open_view: OpenView, tmp_path: Path) -> None:
+    with (
+        served(tmp_path / "data", DUELINE_STORE__MAX_MEMORY_BYTES=str(16 << 20)) as url,
+        Client(url, patience=Patience(deadline_s=0)) as client,
+    ):
+        async with open_view(url) as view:
+            await view.open()
+            store = view.page.locator("section", has=view.page.get_by_role("heading", name="Store", exact=True))
+            await expect(store).to_contain_text("fsync")
+            await expect(store).to_contain_text("ready")
+            with pytest.raises(StoreFull):
+                until_full(client)
+            attention = view.page.locator("section", has=view.page.get_by_role("heading", name="Needs attention"))
+            await expect(attention).to_contain_text("memory")

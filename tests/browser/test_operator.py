@@ -117,6 +117,7 @@ async def test_which_target_is_failing_and_what_did_it_answer(open_view: OpenVie
             await hook.arrived(1)
             async with open_view(night) as view:
                 walk = await at_overview(view, "Which target is failing, and what did it answer?")
+                await expect(view.lead).to_contain_text("1 push target is failing")
                 await walk.click(view.page.get_by_role("link", name=re.compile("The push target of ledger is failing")))
                 row = view.page.get_by_role("row", name=re.compile("entry-1"))
                 await expect(row).to_contain_text("503")

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import re
 import time
+from typing import Any
 
-from playwright.async_api import expect
+from playwright.async_api import Locator, Route, expect
 
 from dueline import Client, new_job
 
 from ..kit.hook import Hook, ReceivedCall
 from .conftest import OpenView
-from .kit import report
+from .kit import View, report
 from .test_texts import add
 
 
@@ -74,19 +77,30 @@ async def test_dead_letters_of_one_reason_are_revived_after_a_count(open_view: O
         client.send_many("flow-reasons", [new_job(n, id=f"r{n}", max_attempts=1) for n in range(5)])
         for job in client.pull("flow-reasons", max=5):
             client.release(job, error="no such user", discard=job.id in ("r0", "r1"))
+
+        async def aged(route: Route) -> None:
+            """One of them died two days ago."""
+            found: dict[str, Any] = await (await route.fetch()).json()
+            for job in found["jobs"]:
+                job["ended_at_ms"] -= 2 * 86_400_000 if job["id"] == "r1" else 0
+            await route.fulfill(body=json.dumps(found), content_type="application/json")
+
         async with open_view() as view:
+            await view.page.route("**/topics/flow-reasons/dead?*", aged)
             await view.open("dead")
             await expect(view.lead).to_contain_text("dead letters")
             await view.page.get_by_role("link", name="flow-reasons").click()
             await view.button(re.compile("^rejected")).click()
             await expect(view.page.get_by_role("heading", name="2 jobs")).to_be_visible()
             await view.page.get_by_label("Died").select_option("86400000")
+            await expect(view.page.get_by_role("heading", name="1 job")).to_be_visible()
             await view.button("Revive these…").click()
-            await expect(view.dialog).to_contain_text("2 jobs of flow-reasons match now.")
+            await expect(view.dialog).to_contain_text("1 job of flow-reasons matches now.")
             await view.dialog.get_by_role("button", name="Revive the jobs").click()
             await expect(view.page.get_by_role("heading", name="0 jobs")).to_be_visible()
+            await view.page.unroute_all(behavior="wait")
         counts = client.topic("flow-reasons").counts
-        assert (counts.ready, counts.dead) == (2, 3)
+        assert (counts.ready, counts.dead) == (1, 4)
 
 
 async def test_more_than_a_thousand_dead_letters_are_grouped_by_the_newest_and_the_page_says_so(
@@ -141,6 +155,10 @@ async def test_a_push_target_shows_its_success_its_durations_and_each_answer(ope
             client.remove_push("flow-push")
 
 
+def entries_of(view: View) -> Locator:
+    return view.page.locator(".timeline li")
+
+
 async def test_the_timeline_of_a_job_tells_who_had_it_and_what_went_wrong(open_view: OpenView, shop: str) -> None:
     with Client(shop) as client:
         client.send("flow-past", 1, id="a", retry=["0s"] * 20)
@@ -149,7 +167,7 @@ async def test_the_timeline_of_a_job_tells_who_had_it_and_what_went_wrong(open_v
             client.release(leased, error=f"error {number}", delay="1h" if number == 6 else None)
         async with open_view() as view:
             await view.open("topics/flow-past/jobs/a")
-            entries = view.page.locator(".timeline li")
+            entries = entries_of(view)
             await expect(entries.first).to_contain_text("Sent")
             await expect(entries.first).to_contain_text("2 more deliveries are not kept.")
             words = ["Sent", *["Delivered", "Given back"] * 5, "Due again"]
@@ -158,6 +176,20 @@ async def test_the_timeline_of_a_job_tells_who_had_it_and_what_went_wrong(open_v
             await expect(entries.nth(10)).to_contain_text("error 6")
             client.cancel("flow-past", "a")
             await expect(entries.filter(has_text="Cancelled")).to_have_count(1)
+
+        async def held(route: Route) -> None:
+            await shown.wait()
+            await route.continue_()
+
+        shown = asyncio.Event()
+        async with open_view() as view:  # no half of it while the history is on its way
+            await view.page.route("**/history", held)
+            await view.open("topics/flow-past/jobs/a")
+            panel = view.page.locator("section", has=view.page.get_by_role("heading", name="Timeline"))
+            await expect(panel.get_by_role("status")).to_be_visible()
+            await expect(entries_of(view)).to_have_count(0)
+            shown.set()
+            await expect(entries_of(view).first).to_contain_text("Sent")
 
 
 async def test_the_namespaces_of_other_protocols_are_shown_and_lead_to_their_topics(

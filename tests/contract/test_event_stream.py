@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import uuid
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -192,6 +194,17 @@ async def test_the_stream_is_capped_by_its_bytes(kit: StoreKit) -> None:
     assert MAX_STREAM_BYTES - 2 * MAX_ENTRY_BYTES < sum(len(one.data) for one in found) <= MAX_STREAM_BYTES
     page = await stream.read(START)
     assert START != page.trimmed < found[0].id
+
+
+@pytest.mark.parametrize("kit", ["valkey"], indirect=True)  # the memory of the store's scripts
+async def test_an_append_to_a_full_stream_reads_only_what_it_removes(kit: StoreKit) -> None:
+    store: Any = kit.store
+    await store.stream.listen()
+    for call in range(MAX_STREAM_BYTES // (ENTRIES_PER_CALL * MAX_ENTRY_BYTES) + 2):
+        batches = [os.urandom(MAX_ENTRY_BYTES) for _ in range(ENTRIES_PER_CALL)]
+        await store.stream.append("a", 1 + call * ENTRIES_PER_CALL, batches)
+    memory = dict(line.split(b":") for line in (await store.plain(b"", "INFO", "memory")).splitlines() if b":" in line)
+    assert int(memory[b"used_memory_lua"]) < MAX_STREAM_BYTES // 3
 
 
 async def test_the_stream_is_capped_by_its_length(kit: StoreKit) -> None:

@@ -36,12 +36,13 @@ export const iso = (ms: number): string => new Date(ms).toISOString();
 
 const UNITS: [string, number][] = [["d", 86_400_000], ["h", 3_600_000], ["min", 60_000], ["s", 1000]];
 
-/** 8 min, 2 h 5 min, 3 d 4 h, 250 ms */
-export function span(ms: number): string {
+/** 8 min, 2 h 5 min, 3 d 4 h, 250 ms; `brief`: 8 min, 2 h, 3 d, for narrow columns */
+export function span(ms: number, brief = false): string {
   const all = Math.abs(Math.round(ms));
   if (all < 1000) return `${all} ms`;
   const at = UNITS.findIndex(([, size]) => all >= size);
   const [unit, size] = UNITS[at]!;
+  if (brief) return `${exact(Math.round(all / size))} ${t(unit)}`;
   const whole = Math.floor(all / size);
   const next = UNITS[at + 1];
   const rest = next && unit !== "min" ? Math.floor((all - whole * size) / next[1]) : 0;
@@ -49,10 +50,10 @@ export function span(ms: number): string {
 }
 
 /** in 12 min, 3 s ago, now */
-export function relative(ms: number): string {
+export function relative(ms: number, brief = false): string {
   const away = ms - now();
   if (Math.abs(away) < 1000) return t("now");
-  return away > 0 ? t("in {span}", { span: span(away) }) : t("{span} ago", { span: span(away) });
+  return away > 0 ? t("in {span}", { span: span(away, brief) }) : t("{span} ago", { span: span(away, brief) });
 }
 
 /** The text of a duration as the API takes it: 90s, 1h30m. */

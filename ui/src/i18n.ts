@@ -5,7 +5,7 @@ export type Language = "en" | "zh";
 
 const ONE: Record<string, string> = {
   "{n} jobs": "{n} job", "{n} topics": "{n} topic", "{n} dead letters": "{n} dead letter", "{n} consumers": "{n} consumer",
-  "{n} jobs are ready": "{n} job is ready", "{n} targets": "{n} target", "{n} items": "{n} item", "{n} more deliveries are not kept.": "{n} more delivery is not kept.",
+  "{n} jobs are ready": "{n} job is ready", "{n} targets": "{n} target", "{n} push targets are failing": "{n} push target is failing", "{n} items": "{n} item", "{n} more deliveries are not kept.": "{n} more delivery is not kept.",
   "{n} topics have ready jobs and nobody consumes them": "{n} topic has ready jobs and nobody consumes it",
   "{topic} has {n} dead letters": "{topic} has {n} dead letter", "{n} jobs are being worked on": "{n} job is being worked on",
   "the next of {n} jobs is due {time}": "the next job is due {time}", "{n} jobs were changed": "{n} job was changed",
@@ -13,7 +13,9 @@ const ONE: Record<string, string> = {
   " in {n} topics. They are kept until they are revived or purged, or their retention ends.": " in {n} topic. They are kept until they are revived or purged, or their retention ends.",
   "{n} schedules": "{n} schedule", "{n} schedules cannot send their jobs": "{n} schedule cannot send its job", "{n} changes, show": "{n} change, show",
   "{n} workers run {jobs} jobs now": "{n} worker runs {jobs} jobs now", "{n} jobs died in the last 24 hours": "{n} job died in the last 24 hours",
-  "{n} jobs fall due later.": "{n} job falls due later.", "; {n} topics have ready jobs and nobody consumes them": "; {n} topic has ready jobs and nobody consumes it",
+  "{n} jobs fall due later.": "{n} job falls due later.", "{n} jobs fall due in this range; {later} later.": "{n} job falls due in this range; {later} later.",
+  "The first {jobs} jobs of each of {n} topics out of {of} that have such jobs. Open a topic to see all.": "The first {jobs} jobs of the topic that has such jobs. Open it to see all.",
+  "{n} jobs of {topic} match now.": "{n} job of {topic} matches now.", "; {n} topics have ready jobs and nobody consumes them": "; {n} topic has ready jobs and nobody consumes it",
   "{n} groups hold {items} items; the next is delivered {time}.": "{n} group holds {items} items and is delivered {time}.",
   "No worker reports itself, but {n} consumers wait for jobs": "No worker reports itself, but {n} consumer waits for jobs",
   "Counted {time} over {n} topics.": "Counted {time} over {n} topic.",

@@ -6,6 +6,7 @@ import { date, exact, iso, middle, relative, short, span } from "./format";
 import { t } from "./i18n";
 import { Icon, StateMark } from "./icons";
 import type { Live } from "./live";
+import { DEFAULT_NS, route } from "./route";
 
 type Children = { children?: ComponentChildren };
 
@@ -13,9 +14,9 @@ export function Num({ n, label, whole }: { n: number; label?: string; whole?: bo
   return <span class={n === 0 ? "zero" : undefined} title={label ?? exact(n)}>{whole ? exact(n) : short(n)}</span>;
 }
 
-export function Time({ ms, none = "–" }: { ms: number | null | undefined; none?: string }) {
+export function Time({ ms, none = "–", brief = false }: { ms: number | null | undefined; none?: string; brief?: boolean }) {
   if (!ms) return <span class={none === "–" ? "zero" : "dim"}>{none}</span>;
-  return <time dateTime={iso(ms)} title={`${date(ms)} · ${iso(ms)}`}>{relative(ms)}</time>;
+  return <time dateTime={iso(ms)} title={`${date(ms)} · ${iso(ms)}`}>{relative(ms, brief)}</time>;
 }
 
 export const Exact = ({ ms }: { ms: number | null | undefined }) => (ms ? <span>{date(ms)} <span class="dim">({relative(ms)})</span></span> : <span class="zero">–</span>);
@@ -60,8 +61,10 @@ export const Skeleton = ({ lines = 4 }: { lines?: number }) => (
   <div role="status" aria-label={t("Loading")}>{Array.from({ length: lines }, (_, at) => <div class="skel" key={at} />)}</div>
 );
 
+/** `command`: what makes it not empty, typed for the namespace that is shown. */
 export function Empty({ title, children, command }: Children & { title: string; command?: string }) {
-  return <div class="empty"><strong>{title}</strong>{children && <span>{children}</span>}{command && <code>{command}</code>}</div>;
+  const { ns } = route();
+  return <div class="empty"><strong>{title}</strong>{children && <span>{children}</span>}{command && <code>{ns === DEFAULT_NS ? command : `DUELINE_NAMESPACE=${ns} ${command}`}</code>}</div>;
 }
 
 const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);

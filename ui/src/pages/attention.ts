@@ -9,13 +9,14 @@ export type Notice = { level: "red" | "amber"; text: string; link: string };
 export type Target = { topic: string; state: string; error: string | null };
 
 const OLD_MS = 60_000;
+const isFailing = (one: Target): boolean => one.state === "open" || one.state === "half_open";
 const lateness = (one: Topic): number => (one.oldest_ready_at_ms ? now() - one.oldest_ready_at_ms : 0);
 
 export function notices(topics: Topic[], ready: Readiness | undefined, targets: Target[]): Notice[] {
   const found: Notice[] = [];
   for (const one of ready?.reasons ?? []) found.push({ level: "red", text: one.message, link: href(["store"]) });
   for (const one of ready?.warnings ?? []) found.push({ level: "amber", text: one.message, link: href(["store"]) });
-  for (const one of targets) if (one.state === "open" || one.state === "half_open") found.push({ level: "red", text: t("The push target of {topic} is failing: {error}", { topic: one.topic, error: one.error ?? "?" }), link: href(["topics", one.topic, "push"]) });
+  for (const one of targets.filter(isFailing)) found.push({ level: "red", text: t("The push target of {topic} is failing: {error}", { topic: one.topic, error: one.error ?? "?" }), link: href(["topics", one.topic, "push"]) });
   for (const one of topics) {
     const link = href(["topics", one.topic]);
     const late = lateness(one);
@@ -28,7 +29,7 @@ export function notices(topics: Topic[], ready: Readiness | undefined, targets: 
 }
 
 /** The first line of the overview. `died`: in the last 24 hours, if that is known. */
-export function sentence(topics: Topic[], more: boolean, died: number | null): string {
+export function sentence(topics: Topic[], more: boolean, died: number | null, targets: Target[]): string {
   if (!topics.length) return t("There are no topics yet.");
   const deserted = topics.filter(isDeserted);
   const worst = [...deserted].sort((a, b) => lateness(b) - lateness(a))[0];
@@ -38,5 +39,7 @@ export function sentence(topics: Topic[], more: boolean, died: number | null): s
     : deserted.length ? t("{n} topics have ready jobs and nobody consumes them", { n: deserted.length })
     : t("Every topic with ready jobs is being consumed");
   const second = died ? t("{n} jobs died in the last 24 hours", { n: exact(died) }) : dead ? t("{n} dead letters", { n: exact(dead) }) : t("no dead letters");
-  return `${t("{first}; {second}.", { first, second })}${more ? ` ${t("These are the first {n} topics by name.", { n: topics.length })}` : ""}`;
+  const failing = targets.filter(isFailing).length;
+  const parts = failing ? [first, t("{n} push targets are failing", { n: failing }), second] : [first, second];
+  return `${parts.join(t("; "))}${t(".")}${more ? ` ${t("These are the first {n} topics by name.", { n: topics.length })}` : ""}`;
 }

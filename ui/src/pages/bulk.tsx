@@ -23,10 +23,10 @@ export async function byIds(ids: string[], dry: boolean, change: (ids: string[])
 
 type Props = {
   title: string; topic: string; action: string; close: () => void; done: () => void;
-  run: (dry: boolean) => Promise<Bulk>; changed: (answer: Bulk) => number; children?: preact.ComponentChildren;
+  run: (dry: boolean) => Promise<Bulk>; changed: (answer: Bulk) => number; danger?: boolean; children?: preact.ComponentChildren;
 };
 
-export function BulkDialog({ title, topic, action, close, done, run, changed, children }: Props) {
+export function BulkDialog({ title, topic, action, close, done, run, changed, danger, children }: Props) {
   const [matched, setMatched] = useState<number>();
   const [partial, setPartial] = useState(false);
   const [error, setError] = useState<ApiError>();
@@ -52,10 +52,10 @@ export function BulkDialog({ title, topic, action, close, done, run, changed, ch
   };
   const needsName = (matched ?? 0) > MANY;
   return (
-    <Dialog title={title} close={close} submit={submit} action={action} danger disabled={!matched || (needsName && typed !== topic)} done={t("Do nothing")}>
+    <Dialog title={title} close={close} submit={submit} action={action} {...(danger ? { danger } : {})} disabled={!matched || (needsName && typed !== topic)} done={t("Do nothing")}>
       {error ? <Trouble error={error} /> : matched === undefined ? <p>{t("Counting…")}</p> : (
         <>
-          <p>{matched === 0 ? t("No job matches.") : <><strong>{exact(matched)}{partial ? "+" : ""}</strong> {t("jobs of {topic} match now.", { topic })}</>}</p>
+          <p>{matched === 0 ? t("No job matches.") : <strong>{t("{n} jobs of {topic} match now.", { n: `${exact(matched)}${partial ? "+" : ""}`, topic })}</strong>}</p>
           {children}
           {needsName && <Field label={t("Type the name of the topic to confirm")}><input value={typed} onInput={(event) => setTyped(event.currentTarget.value)} autocomplete="off" /></Field>}
           {finished !== undefined && <><div class="progress" role="progressbar" aria-valuenow={finished} aria-valuemax={matched}><span style={{ width: `${Math.min(100, (finished / Math.max(1, matched)) * 100)}%` }} /></div><p class="small dim">{t("{n} of {all}", { n: exact(finished), all: exact(matched) })}</p></>}

@@ -143,7 +143,7 @@ export function DeadTab({ topic }: { topic: string }) {
               {(group?.jobs ?? listed).length > shown.length && <p class="pad dim small">{t("The newest {n} are shown.", { n: shown.length })}</p>}
             </Panel>
             {bulk && (
-              <BulkDialog title={bulk.what === "revive" ? t("Revive dead jobs") : t("Purge dead jobs")} topic={topic} action={bulk.what === "revive" ? t("Revive the jobs") : t("Purge the jobs")} close={() => setBulk(null)}
+              <BulkDialog danger={bulk.what === "purge"} title={bulk.what === "revive" ? t("Revive dead jobs") : t("Purge dead jobs")} topic={topic} action={bulk.what === "revive" ? t("Revive the jobs") : t("Purge the jobs")} close={() => setBulk(null)}
                 done={() => (setChosen(new Set()), live.reload())} run={(dry) => change(bulk.what, bulk.ids, dry)} changed={(answer) => answer.revived ?? answer.purged ?? answer.cancelled ?? 0}>
                 <p class="dim">{bulk.what === "revive" ? t("They are due at once, and their attempts begin again.") : t("They are deleted for ever.")}</p>
               </BulkDialog>

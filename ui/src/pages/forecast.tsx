@@ -109,7 +109,7 @@ function Chart({ found, topic, paused, zoom, reload }: ChartProps) {
   return (
     <>
       <p class="lead">
-        {t("{n} jobs", { n: exact(total) })} {t("fall due in this range; {later} later.", { later: exact(found.later) })} {paused && t("The topic is paused: they will wait.")} {found.retries === null && t("Retry waits are included.")}{counted}
+        {t("{n} jobs fall due in this range; {later} later.", { n: exact(total), later: exact(found.later) })} {paused && t("The topic is paused: they will wait.")} {found.retries === null && t("Retry waits are included.")}{counted}
       </p>
       {storms(totals).some(Boolean) && <div class="alert amber"><Icon name="warn" /><div>{t("A due storm: a bar has more than ten times the usual number of jobs. Spread such jobs with spread_ms of the policy.")}</div></div>}
       {total === 0 ? <Empty title={t("Nothing falls due in this range.")} /> : <DueChart edges={edges} layers={layers} open={(from, to) => go(jobsBetween(topic, from, to))} zoom={zoom} />}

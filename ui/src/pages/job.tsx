@@ -61,7 +61,7 @@ export function JobPage({ topic, id }: { topic: string; id: string }) {
     <Page crumb={<><a href={href(["topics"])}>{t("Topics")}</a> / <a href={href(["topics", topic])} title={topic}>{middle(topic, LONG)}</a></>} title={<span class="mono" title={id}>{middle(id, LONG)}</span>} lead={job && <><JobState state={job.state} /> · {next(job)}</>} actions={actions}>
       <Loaded live={live} lines={8}>
         {(job) => (
-          <div class="cols">
+          <div class="cols job">
             <div class="stack"><Body job={job} /><Copies job={job} /></div>
             <div class="stack"><Timeline job={job} /><Facts job={job} /></div>
           </div>

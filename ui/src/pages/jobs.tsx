@@ -22,6 +22,7 @@ export const asked = (one: Filter) => (one.key ? { merge_key: one.key } : { stat
 
 /** The beginning of a body on one line. */
 export function excerpt(job: Job): string {
+  if (job.body === null && (job.state === "done" || job.state === "cancelled")) return ""; // not kept
   const value = job.items !== undefined ? job.items : job.body !== undefined ? job.body : job.body_base64;
   const text = typeof value === "string" ? value : JSON.stringify(value) ?? "";
   return text.length > BODY_SHOWN ? `${text.slice(0, BODY_SHOWN)}…` : text;
@@ -72,7 +73,7 @@ export function JobList({ topic }: { topic: string }) {
         </Loaded>
       </Panel>
       {bulk && (
-        <BulkDialog title={bulk.ids ? t("Cancel these jobs") : t("Cancel all that match")} topic={topic} action={t("Cancel the jobs")} close={() => setBulk(null)}
+        <BulkDialog danger title={bulk.ids ? t("Cancel these jobs") : t("Cancel all that match")} topic={topic} action={t("Cancel the jobs")} close={() => setBulk(null)}
           done={() => (setChosen(new Set()), live.reload())} run={(dry) => cancel(bulk.ids, dry)} changed={(answer) => answer.cancelled ?? 0} />
       )}
     </>

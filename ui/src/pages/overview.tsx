@@ -41,7 +41,7 @@ export function Overview() {
   const targets = useTargets(list);
   const died = charts.data ? sum(charts.data.series["dead"]) : null;
   return (
-    <Page title={t("Overview")} lead={live.data && sentence(list, live.data.next_cursor !== null, died)} actions={<SendButton />}>
+    <Page title={t("Overview")} lead={live.data && sentence(list, live.data.next_cursor !== null, died, targets)} actions={<SendButton />}>
       <Loaded live={live} lines={8}>
         {({ topics }) => {
           const busy = [...topics].sort((a, b) => b.counts.ready + b.counts.leased - a.counts.ready - a.counts.leased || b.counts.scheduled - a.counts.scheduled).slice(0, 8);
@@ -52,7 +52,7 @@ export function Overview() {
                 <div class="stack">
                   {missing(next) ? null : <NextDay live={next} />}
                   <Panel title={t("Busiest topics")} tools={<a href={href(["topics"])}>{t("All topics")}</a>}>
-                    {busy.length === 0 ? <Empty title={t("There are no topics yet.")} command={`dueline send emails '{"to": "ann"}' --in 1s${ns === "default" ? "" : ` --namespace ${ns}`}`}>{t("A topic appears with its first job.")}</Empty> : <BusyTable topics={busy} />}
+                    {busy.length === 0 ? <Empty title={t("There are no topics yet.")} command={`dueline send emails '{"to": "ann"}' --in 1s`}>{t("A topic appears with its first job.")}</Empty> : <BusyTable topics={busy} />}
                   </Panel>
                 </div>
                 <div class="stack">

@@ -1,10 +1,11 @@
 // What happened to a job and what will: its history, the calls that push made, and the times that are still to come.
+import { useRef } from "preact/hooks";
 import { type Attempt, call, type History, type HistoryEntry, type Job, jobPath, now, topicPath } from "../api";
 import { exact, relative, span } from "../format";
 import { t } from "../i18n";
 import { StateMark } from "../icons";
-import { useLive } from "../live";
-import { Exact, Panel } from "../parts";
+import { type Live, useLive } from "../live";
+import { Exact, Panel, Skeleton } from "../parts";
 import { useCan, useSession } from "../session";
 
 type Entry = { ms: number; word: string; kind: string; by?: string | null; text?: string | null; error?: string | null; call?: Attempt | undefined };
@@ -18,7 +19,7 @@ const WORDS: Record<string, [string, string]> = {
 const ENDS = ["acked", "released", "dead"]; // how a delivery ends, if its consumer says so
 
 /** What is kept about the past of a job: its history, and the calls of its topic's push target. */
-function usePast(job: Job): Past | undefined {
+function usePast(job: Job): Live<Past> {
   const { ns, topics } = useSession();
   const can = useCan();
   const pushed = Boolean(topics.data?.topics.find((one) => one.topic === job.topic)?.push) && can("push");
@@ -27,7 +28,7 @@ function usePast(job: Job): Past | undefined {
     const calls = pushed ? (await call<{ attempts: Attempt[] }>("GET", `${topicPath(job.topic)}/push/attempts`, { ns, query: { id: job.id, limit: 50 } })).attempts : [];
     return { history, calls };
   };
-  return useLive(`past ${ns} ${job.topic} ${job.id} ${job.version} ${job.attempts} ${job.state} ${pushed}`, load, 5000, { topic: job.topic, id: job.id }).data;
+  return useLive(`past ${ns} ${job.topic} ${job.id} ${job.version} ${job.attempts} ${job.state} ${pushed}`, load, 5000, { topic: job.topic, id: job.id });
 }
 
 function fromHistory(one: HistoryEntry, made: Attempt | undefined): Entry {
@@ -60,7 +61,10 @@ function toCome(job: Job): Entry[] {
 }
 
 export function Timeline({ job }: { job: Job }) {
-  const past = usePast(job);
+  const { data, error } = usePast(job);
+  const last = useRef<Past>(undefined); // shown until the history of the next version is there
+  last.current = data ?? last.current;
+  const past = last.current;
   // What begins now counts from the next millisecond, but a job that is due now was due from the last one on.
   const order = (one: Entry): number => one.ms + (coming.includes(one) ? 1.5 : 0);
   const coming = toCome(job);
@@ -68,6 +72,7 @@ export function Timeline({ job }: { job: Job }) {
   const dropped = past?.history.dropped ?? 0;
   const told = all.some((one) => one.error && one.error === job.last_error);
   const time = now();
+  if (!past && !error) return <Panel title={t("Timeline")}><div class="pad"><Skeleton /></div></Panel>; // half of it would tell another story
   return (
     <Panel title={t("Timeline")}>
       <div class="pad">

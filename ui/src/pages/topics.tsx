@@ -137,7 +137,7 @@ const Unknown = () => <span class="zero" title={t("not known, or nothing was del
 export const Rate = ({ topic }: { topic: Topic }) => topic.done_per_s === null ? <Unknown /> : <span class={topic.done_per_s ? undefined : "zero"} title={t(FIVE)}>{rate(topic.done_per_s)}</span>;
 
 /** How late 99 of 100 deliveries were at most. */
-export const Late = ({ topic }: { topic: Topic }) => topic.late_p99_ms === null ? <Unknown /> : <span title={t(FIVE)}>{span(topic.late_p99_ms)}</span>;
+export const Late = ({ topic, brief = false }: { topic: Topic; brief?: boolean }) => topic.late_p99_ms === null ? <Unknown /> : <span title={t(FIVE)}>{span(topic.late_p99_ms, brief)}</span>;
 
 type TableProps = { topics: Topic[]; by: Column; sort: (column: Column) => void; pinned: Set<string>; pin: (topic: string) => void };
 
@@ -165,13 +165,13 @@ function TopicTable({ topics, by, sort, pinned, pin }: TableProps) {
               <td class="whole"><TopicState topic={one} /></td>
               <td class="num" data-label={t("scheduled")}><Num n={one.counts.scheduled} /></td>
               <td class="num" data-label={t("ready")}><Num n={one.counts.ready} /></td>
-              <td data-label={t("Oldest ready")}><Time ms={one.oldest_ready_at_ms} /></td>
+              <td data-label={t("Oldest ready")}><Time ms={one.oldest_ready_at_ms} brief /></td>
               <td class="num" data-label={t("leased")}><Num n={one.counts.leased} /></td>
               <td class="num" data-label={t("done/s")}><Rate topic={one} /></td>
               <td class="num" data-label={t("dead")}><Num n={one.counts.dead} /></td>
-              <td class="num" data-label={t("Late p99")}><Late topic={one} /></td>
+              <td class="num" data-label={t("Late p99")}><Late topic={one} brief /></td>
               <td class="num" data-label={t("Consumers")}><Num n={one.waiters} /></td>
-              <td data-label={t("Next due")}><Time ms={one.next_due_at_ms} /></td>
+              <td data-label={t("Next due")}><Time ms={one.next_due_at_ms} brief /></td>
               <td class="menu"><RowMenu topic={one} /></td>
             </tr>
           ))}

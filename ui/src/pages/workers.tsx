@@ -64,7 +64,7 @@ function Row({ one }: { one: Worker }) {
     <tr>
       <td class="whole"><strong class="break">{shownName(one)}</strong><div class="dim small mono break">{one.host}:{one.pid} · {one.version}</div></td>
       <td><WorkerState one={one} /></td>
-      <td class="whole">{one.running.length === 0 ? <span class="zero">–</span> : <ul class="plain">{one.running.slice(0, 5).map((job) => <li key={`${job.topic} ${job.id}`}><span class="dim">{job.topic}</span> <Id text={job.id} link={href(["topics", job.topic, "jobs", job.id])} most={28} /> <span class={now() - job.since_ms > LONG_MS ? "amber-text" : "dim"}>{t("for {span}", { span: span(now() - job.since_ms) })}</span></li>)}{one.running.length > 5 && <li class="dim">{t("{n} more", { n: one.running.length - 5 })}</li>}</ul>}</td>
+      <td class="whole" data-label={t("Jobs that run now")}>{one.running.length === 0 ? <span class="zero">–</span> : <ul class="plain">{one.running.slice(0, 5).map((job) => <li key={`${job.topic} ${job.id}`}><span class="dim">{job.topic}</span> <Id text={job.id} link={href(["topics", job.topic, "jobs", job.id])} most={28} /> <span class={now() - job.since_ms > LONG_MS ? "amber-text" : "dim"}>{t("for {span}", { span: span(now() - job.since_ms) })}</span></li>)}{one.running.length > 5 && <li class="dim">{t("{n} more", { n: one.running.length - 5 })}</li>}</ul>}</td>
       <td class="whole break" data-label={t("Topics")}>{one.topics.map((topic, at) => <span key={topic}>{at > 0 && ", "}<a href={href(["topics", topic])}>{topic}</a></span>)}</td>
       <td class="num" data-label={t("Busy")}>{exact(one.running.length)}<span class="dim"> / {exact(one.concurrency)}</span></td>
       <td data-label={t("Started")}><Time ms={one.started_at_ms} /></td>

@@ -49,20 +49,25 @@ local function field(entry, name)
   return ''
 end
 
--- Removes the oldest entries while there are too many. What one call leaves is left to the next.
+-- Removes the oldest entries while there are too many. What one call leaves is left to the next. A full stream loses
+-- about as much as an append adds, so it is read in small steps: an entry may have 64 KiB.
 local function trim(most, most_bytes)
-  local over = redis.call('XLEN', stream) - most
-  if over <= 0 and bytes <= most_bytes then
-    return
-  end
-  local gone = 0
-  for _, entry in ipairs(redis.call('XRANGE', stream, '-', '+', 'COUNT', 1000)) do
-    if over - gone <= 0 and bytes <= most_bytes then
+  local over, gone = redis.call('XLEN', stream) - most, 0
+  while gone < 1000 and (over > gone or bytes > most_bytes) do
+    local oldest = redis.call('XRANGE', stream, gone == 0 and '-' or '(' .. trimmed, '+', 'COUNT', 4)
+    if #oldest == 0 then
       break
     end
-    gone, trimmed, bytes = gone + 1, entry[1], bytes - #field(entry, 'd') - 64
+    for _, entry in ipairs(oldest) do
+      if over <= gone and bytes <= most_bytes then
+        break
+      end
+      gone, trimmed, bytes = gone + 1, entry[1], bytes - #field(entry, 'd') - 64
+    end
   end
-  redis.call('XTRIM', stream, 'MAXLEN', redis.call('XLEN', stream) - gone)
+  if gone > 0 then
+    redis.call('XTRIM', stream, 'MAXLEN', redis.call('XLEN', stream) - gone)
+  end
 end
 
 local function keep()
