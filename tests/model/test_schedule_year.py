@@ -24,6 +24,7 @@ async def test_no_occurrence_is_missed_doubled_or_early(schedules: int, start_ms
     result = await simulation.run(days)
     assert result.occurrences > 10 * schedules * days / 366
     assert result.is_right, result
+    assert 0 < result.ahead < result.occurrences
     assert set(result.calls) >= CALLS
 
 
