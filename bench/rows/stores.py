@@ -3,8 +3,9 @@
 The server uses all of them as external stores on a unix socket with `appendfsync always`. Each binary runs with the
 settings of the embedded store and with its own. They differ most in when the append-only file is rewritten: at 40 % of
 growth from 32 MB, so that a restart reads little, or at 100 % from 64 MB. A rewrite is another process, whose work the
-rate of a longer run shows. The embedded binary also runs with jemalloc, if the system has that library, because it was
-built with the allocator of the C library.
+rate of a longer run shows. The embedded binary also runs with one of its settings as Redis has it, so that the one that
+makes a difference shows, and with jemalloc, if the system has that library, because it was built with the allocator of
+the C library.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ JEMALLOC = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2"
 NOT_HERE = {"port", "unixsocketperm", "daemonize", "databases", "save", "enable-debug-command"}
 OURS = tuple(word for key, value in SETTINGS.items() if key not in NOT_HERE for word in (f"--{key}", value))
 THEIRS = ("--appendonly", "yes", "--appendfsync", "always")
+REWRITES = ("--auto-aof-rewrite-percentage", "100", "--auto-aof-rewrite-min-size", "64mb")
+COMPACT = ("--hash-max-listpack-entries", "512", "--zset-max-listpack-entries", "128")
 CALLS = 5  # times those of the cpu row, so that files are rewritten
 WORKS = {"send": "a send", "life": "a whole life"}
 
@@ -56,7 +59,12 @@ def stores(sizes: Sizes) -> list[Line]:
 def _kinds(place: Path) -> dict[str, tuple[str, tuple[str, ...]]]:
     """Binary and options by name. A small script preloads the allocator, because only the store shall have it."""
     embedded = str(default_binary())
-    found = {"our settings": (embedded, OURS), "its own settings": (embedded, THEIRS)}
+    found = {
+        "our settings": (embedded, OURS),
+        "our settings, but Redis's rewrites": (embedded, (*OURS, *REWRITES)),
+        "our settings, but Redis's compact forms": (embedded, (*OURS, *COMPACT)),
+        "its own settings": (embedded, THEIRS),
+    }
     if Path(JEMALLOC).exists():
         script = place / "with-jemalloc"
         script.write_text(f'#!/bin/sh\nLD_PRELOAD={JEMALLOC} exec {embedded} "$@"\n')
