@@ -3,6 +3,7 @@ import { type Bulk, call, type DeadPage, type Job, now, topicPath } from "../api
 import { MiniBars } from "../charts";
 import { exact } from "../format";
 import { t } from "../i18n";
+import { Row } from "../keys";
 import { useLive } from "../live";
 import { Empty, Loaded, Num, Page, Panel, Time } from "../parts";
 import { go, href, useRoute } from "../route";
@@ -39,12 +40,12 @@ export function DeadLetters() {
                   <thead><tr><th>{t("Topic")}</th><th class="num">{t("dead")}</th>{REASONS.map((reason) => <th class="num" key={reason}>{t(reason)}</th>)}<th class="num">{t("unfinished")}</th></tr></thead>
                   <tbody>
                     {found.map((one) => (
-                      <tr key={one.topic} data-link={href(["topics", one.topic, "dead"])}>
+                      <Row key={one.topic} link={href(["topics", one.topic, "dead"])}>
                         <td class="whole"><a class="ell" title={one.topic} href={href(["topics", one.topic, "dead"])}>{one.topic}</a></td>
                         <td class="num" data-label={t("dead")}><strong><Num n={one.counts.dead} /></strong></td>
                         {REASONS.map((reason) => <td class="num" data-label={t(reason)} key={reason}>{reasons.data?.has(one.topic) ? <Num n={reasons.data.get(one.topic)?.[reason] ?? 0} /> : <span class="zero">–</span>}</td>)}
                         <td class="num" data-label={t("unfinished")}><Num n={one.counts.scheduled + one.counts.ready + one.counts.leased} /></td>
-                      </tr>
+                      </Row>
                     ))}
                   </tbody>
                 </table>

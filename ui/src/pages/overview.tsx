@@ -4,6 +4,7 @@ import { type Series, Spark, thinned } from "../charts";
 import { exact, rate, short, span } from "../format";
 import { t } from "../i18n";
 import { Icon, StateMark } from "../icons";
+import { Row } from "../keys";
 import { missing, useLive } from "../live";
 import { Empty, JobState, Loaded, Num, Page, Panel, Time, WORDS } from "../parts";
 import { href } from "../route";
@@ -152,13 +153,13 @@ function BusyTable({ topics }: { topics: Topic[] }) {
         <thead><tr><th>{t("Topic")}</th><th class="num">{t("ready")}</th><th class="num">{t("leased")}</th><th class="num">{t("scheduled")}</th><th>{t("Next due")}</th></tr></thead>
         <tbody>
           {topics.map((one) => (
-            <tr key={one.topic} data-link={href(["topics", one.topic])}>
+            <Row key={one.topic} link={href(["topics", one.topic])}>
               <td class="whole"><a href={href(["topics", one.topic])} class="ell" title={one.topic}>{one.topic}</a></td>
               <td class="num" data-label={t("ready")}><Num n={one.counts.ready} /></td>
               <td class="num" data-label={t("leased")}><Num n={one.counts.leased} /></td>
               <td class="num" data-label={t("scheduled")}><Num n={one.counts.scheduled} /></td>
               <td data-label={t("Next due")}><Time ms={one.next_due_at_ms} /></td>
-            </tr>
+            </Row>
           ))}
         </tbody>
       </table>

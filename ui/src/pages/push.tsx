@@ -4,6 +4,7 @@ import { DotPlot } from "../charts";
 import { date, exact, parseDuration, span } from "../format";
 import { t } from "../i18n";
 import { Icon, StateMark } from "../icons";
+import { Row } from "../keys";
 import { type Live, useLive } from "../live";
 import { Dialog, Empty, Field, Id, Loaded, Page, Panel, Time, act, toast } from "../parts";
 import { go, href, useRoute } from "../route";
@@ -57,7 +58,7 @@ export function PushPage() {
                     <thead><tr><th>{t("Topic")}</th><th>{t("State")}</th><th>{t("Target")}</th><th class="num">{t("Success")}</th><th class="num">p50</th><th class="num">p99</th><th class="num">{t("In flight")}</th><th>{t("Last error")}</th></tr></thead>
                     <tbody>
                       {found.map(({ topic, push, health }) => (
-                        <tr key={topic} data-link={href(["topics", topic, "push"])}>
+                        <Row key={topic} link={href(["topics", topic, "push"])}>
                           <td class="whole"><a class="ell" title={topic} href={href(["topics", topic, "push"])}>{topic}</a></td>
                           <td><TargetState state={push.state} /></td>
                           <td class="whole mono"><span class="ell" title={push.url ?? push.service ?? ""}>{push.method} {push.url ?? push.service}</span></td>
@@ -66,7 +67,7 @@ export function PushPage() {
                           <td class="num" data-label="p99">{health ? span(health.p99) : <span class="zero">–</span>}</td>
                           <td class="num" data-label={t("In flight")}>{exact(push.in_flight)} / {exact(push.concurrency)}</td>
                           <td class="whole"><span class="ell" title={push.last_error ?? ""}>{push.last_error ?? ""}</span></td>
-                        </tr>
+                        </Row>
                       ))}
                     </tbody>
                   </table>
