@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 
+import pytest
 from playwright.async_api import Route, expect
 
 from dueline import Client, new_job
 
 from .conftest import OpenView
-from .kit import PHONE
+from .kit import PHONE, picture_of_this_test
 
 TOPS = "all => all.map(one => Math.round(one.getBoundingClientRect().top))"
 
@@ -329,6 +330,20 @@ async def test_what_is_not_there_says_so_and_how_to_make_it(open_view: OpenView)
         await expect(view.page.get_by_role("alert")).to_contain_text("There is no such job")
         await view.open("no-page")
         await expect(view.text("There is no such page")).to_be_visible()
+
+
+async def test_a_test_that_fails_leaves_a_picture(open_view: OpenView) -> None:
+    async def fail() -> None:
+        async with open_view() as view:
+            await view.open()
+            raise ZeroDivisionError
+
+    picture = picture_of_this_test()
+    picture.unlink(missing_ok=True)
+    with pytest.raises(ZeroDivisionError):
+        await fail()
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    picture.unlink()
 
 
 async def test_the_page_is_chinese_on_request_and_stays_so(open_view: OpenView) -> None:
