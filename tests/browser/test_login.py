@@ -49,6 +49,7 @@ def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     with served(data, **variables) as url:
         server = Guarded(url, data)
         server.admin.send("emails", 1, id="a", delay="1h")
+        server.admin.set_push("invoices", service="billing", paused=True)
         yield server
         server.admin.close()
 
@@ -78,6 +79,21 @@ async def test_a_person_logs_in_sees_what_the_token_allows_and_logs_out(open_vie
         await view.button("Log out").click()
         await expect(view.page.get_by_label("Token")).to_be_visible()
         assert await view.page.context.cookies() == []
+
+
+async def test_whoever_has_the_right_sees_push_targets_and_nobody_else(open_view: OpenView, guarded: Guarded) -> None:
+    for right, is_seen in (("push", 1), ("send", 0)):
+        async with open_view(guarded.url) as view:
+            await log_in(view, guarded.made("read", right)[1])
+            await expect(view.page.get_by_role("heading", level=1)).to_have_text("emails")
+            read_only = await view.page.get_by_text("read only").count() > 0
+            await view.open("push")
+            await expect(view.page.get_by_role("cell", name="billing")).to_have_count(is_seen)
+            await expect(view.text("Push targets need the right push.")).to_have_count(1 - is_seen)
+            await expect(view.page.get_by_role("alert")).to_have_count(0)
+            await view.open("topics/invoices/push")
+            await expect(view.page.get_by_role("definition").filter(has_text="billing")).to_have_count(is_seen)
+            await expect(view.button("Resume")).to_have_count(is_seen if not read_only else 0)
 
 
 async def test_a_revoked_token_ends_the_login(open_view: OpenView, guarded: Guarded) -> None:

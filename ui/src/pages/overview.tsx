@@ -8,7 +8,7 @@ import { Row } from "../keys";
 import { missing, useLive } from "../live";
 import { Empty, JobState, Loaded, Num, Page, Panel, Time, WORDS } from "../parts";
 import { href } from "../route";
-import { useCan, useSession } from "../session";
+import { useHas, useSession } from "../session";
 import { type Notice, notices, sentence, type Target } from "./attention";
 import { NextDay, useNextDay } from "./forecast";
 import { SendButton } from "./send";
@@ -24,8 +24,8 @@ const sum = (values: Series | undefined): number => known(values).reduce((all, o
 /** The targets of the first topics that have one, to say which are failing. */
 function useTargets(topics: Topic[]): Target[] {
   const { ns } = useSession();
-  const can = useCan();
-  const names = can("push") ? topics.filter((one) => one.push).slice(0, TARGETS).map((one) => one.topic) : [];
+  const has = useHas();
+  const names = has("push") ? topics.filter((one) => one.push).slice(0, TARGETS).map((one) => one.topic) : [];
   const load = (): Promise<Target[]> => Promise.all(names.map(async (topic) => {
     const push = await call<Push>("GET", `${topicPath(topic)}/push`, { ns });
     return { topic, state: push.state, error: push.last_error };
