@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 
 import pytest
@@ -18,8 +19,10 @@ from .kit import View
 SECRET = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 
 
-async def run(*command: str) -> None:
-    process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
+async def run(*command: str, **variables: str) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *command, stderr=asyncio.subprocess.PIPE, env={**os.environ, **variables}
+    )
     _, errors = await process.communicate()
     assert process.returncode == 0, errors.decode()
 

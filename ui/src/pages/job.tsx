@@ -130,9 +130,9 @@ function Facts({ job }: { job: Job }) {
 const quoted = (text: string): string => `'${text.split("'").join(`'\\''`)}'`;
 const python = (text: string): string => JSON.stringify(text);
 
-/** The send of this job as commands, to repeat it elsewhere. */
+/** The send of this job as commands, to repeat it elsewhere. Both take a token from DUELINE_TOKEN. */
 function Copies({ job }: { job: Job }) {
-  const { ns } = useSession();
+  const { ns, info } = useSession();
   const base = new URL("..", location.href.split("#")[0]).href.replace(/\/$/, "");
   const bytes = job.body_base64;
   const source = bodyText(job);
@@ -140,7 +140,8 @@ function Copies({ job }: { job: Job }) {
   const body = bytes ? `"body_base64":${JSON.stringify(bytes)}` : `"body":${source}`;
   const more = (["tags", "headers"] as const).filter((name) => Object.keys(job[name]).length).map((name) => [name, JSON.stringify(job[name])] as const);
   const extra = more.map(([name, text]) => `,"${name}":${text}`).join("");
-  const header = ns === "default" ? "" : ` -H ${quoted(`Dueline-Namespace: ${ns}`)}`;
+  const token = info.auth === "tokens" ? ` -H "Authorization: Bearer $DUELINE_TOKEN"` : "";
+  const header = `${token}${ns === "default" ? "" : ` -H ${quoted(`Dueline-Namespace: ${ns}`)}`}`;
   const curl = `curl -s ${quoted(`${base}${topicPath(job.topic)}/jobs`)} -H 'Content-Type: application/json'${header} -d ${quoted(`{"id":${JSON.stringify(job.id)},${body},"delay":"1m"${extra}}`)}`;
   const namespace = ns === "default" ? "" : `, namespace=${python(ns)}`;
   const options = more.map(([name, text]) => `, ${name}=${text}`).join("");
