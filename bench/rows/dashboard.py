@@ -26,6 +26,7 @@ CALL_MS = 300
 SCRAPE_MS, SCRAPE_BYTES = 200, 2_000_000
 TIMES = 7
 TAGGED, DEAD = 2_000, 500
+GROUPS, WORKERS = 200, 50
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 WALKING = frozenset({"scan", "sscan", "zscan", "keys", "hkeys", "hvals", "smembers"})  # HSCAN cleans, 100 at a time
 
@@ -127,19 +128,29 @@ def _pages(id: str, cursor: str, now_ms: int, hours: str) -> list[tuple[str, str
         ("topic: forecast by bands", f"{big}?bands_ms={bands}"),
         ("topic: forecast", f"{big}/forecast?edges_ms={hours}"),
         ("forecast over all topics", f"/v1/forecast?edges_ms={hours}"),
+        ("jobs: any state", f"{big}/jobs?limit=50&body=1"),
         ("jobs: scheduled", f"{big}/jobs?state=scheduled&limit=50&body=1"),
         ("jobs: ready", f"{big}/jobs?state=ready&limit=50&body=1"),
         ("jobs: of a tag", f"{big}/jobs?tag=vip&limit=50&body=1"),
         ("jobs: due within an hour", f"{big}/jobs?state=scheduled&{due}&limit=50&body=1"),
         ("job", f"{big}/jobs/{id}"),
-        ("dead letters", f"{big}/dead?limit=500&body=1"),
+        ("job: history", f"{big}/jobs/{id}/history"),
+        ("dead letters: by reason", f"{big}/dead?limit=1&body=0"),
+        ("dead letters: the newest", f"{big}/dead?newest=1&limit=500&body=1"),
+        ("dead letters: of a tag", f"{big}/dead?tag=vip&limit=500&body=1"),
         ("push target", f"{big}/push"),
         ("push attempts", f"{big}/push/attempts?limit=100"),
+        ("push attempts: of a job", f"{big}/push/attempts?id={id}&limit=50"),
+        ("merge groups", f"{big}/groups?limit=50"),
+        ("workers", "/v1/workers"),
         ("schedules", "/v1/schedules?limit=500"),
+        ("schedule", "/v1/schedules/s7"),
+        ("schedule: next runs", "/v1/schedules/s7/next?count=10"),
         ("namespaces", "/v1/namespaces?limit=200"),
         ("store: info", "/v1/info"),
         ("tokens", "/v1/tokens?limit=500"),
         ("audit log", "/v1/audit?limit=100"),
+        ("events: a page", "/v1/events?wait_ms=0"),
     ]
 
 
@@ -162,5 +173,11 @@ def _fill(one: Server, client: Client, sizes: Sizes) -> tuple[str, str]:
     client.call("PUT", f"{big}/push", {"service": "billing", "paused": True})
     for n in range(100):
         client.call("PUT", f"/v1/schedules/s{n}", {"topic": "t", "cron": "0 0 1 1 *", "job": {"body": n}})
+    merge = {"quiet_ms": HOUR_MS, "max_items": 100}
+    grouped = [{"body": {"n": n}, "merge": {"key": f"k{n}", **merge}} for n in range(GROUPS)]
+    client.call("POST", f"{big}/jobs", grouped)
+    for n in range(WORKERS):
+        about = {"host": "shop", "pid": n + 1, "version": "1", "topics": ["big"], "concurrency": 10, "started_at_ms": 1}
+        client.call("PUT", f"/v1/workers/w{n}", about)
     page = client.call("GET", "/v1/topics?limit=500")
     return "vip-7", page["next_cursor"] or ""

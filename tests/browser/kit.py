@@ -1,21 +1,23 @@
 """A headless Chromium, a view of the dashboard in it, and a world of jobs to look at.
 
 A `View` is one tab. It notes what a person would not see: errors in the console, and requests to other hosts. `close`
-fails if there were any.
+fails if there were any. What a person would have seen when a test failed is kept as a picture in FAILURES.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from urllib.parse import quote
 from urllib.request import Request, urlopen
 
-from playwright.async_api import Browser, BrowserContext, Locator, Page, expect
+from playwright.async_api import Browser, BrowserContext, Error, Locator, Page, expect
 
 from dueline import Client, new_job
 
@@ -32,6 +34,7 @@ QUIET = (
 expect.set_options(timeout=20_000)
 DESK = {"width": 1280, "height": 800}
 PHONE = {"width": 390, "height": 844}
+FAILURES = Path(__file__).parents[2] / ".pytest_cache" / "browser"
 
 
 @dataclass
@@ -88,9 +91,18 @@ async def opened(browser: Browser, url: str, **options: object) -> AsyncIterator
     view.watch()
     try:
         yield view
+    except BaseException:
+        with suppress(Error):  # the browser may be the one that failed
+            await view.page.screenshot(path=picture_of_this_test())
+        raise
     finally:
         await context.close()
     assert view.faults == []
+
+
+def picture_of_this_test() -> Path:
+    test = os.environ["PYTEST_CURRENT_TEST"].rpartition("::")[2].partition(" ")[0]
+    return FAILURES / f"{re.sub(r'[^a-z0-9_]+', '-', test.lower())}.png"
 
 
 def fill(url: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 
 import pytest
@@ -18,8 +19,10 @@ from .kit import View
 SECRET = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 
 
-async def run(*command: str) -> None:
-    process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
+async def run(*command: str, **variables: str) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *command, stderr=asyncio.subprocess.PIPE, env={**os.environ, **variables}
+    )
     _, errors = await process.communicate()
     assert process.returncode == 0, errors.decode()
 
@@ -44,6 +47,31 @@ async def test_a_job_is_copied_as_a_command_and_as_a_program_that_send_it_again(
             again = client.get("flow-copy", "a")
             assert (again.state, again.tags) == ("scheduled", ("one", "it's"))
             assert json.loads(bytes(again.body)) == body
+
+
+async def test_a_job_of_bytes_is_copied_with_its_headers(open_view: OpenView, shop: str) -> None:
+    headers = {"source": "it's a \\ shop"}
+    with Client(shop) as client:
+        client.set_topic("flow-bytes", on_conflict="replace")
+        client.send("flow-bytes", b"\x00\xff", id="a", delay="1h", headers=headers)
+        async with open_view(permissions=["clipboard-read", "clipboard-write"]) as view:
+            await view.open("topics/flow-bytes/jobs/a")
+            curl, code = await copied(view, "Copy as curl"), await copied(view, "Copy as Python")
+        for command in (("bash", "-c", curl), (sys.executable, "-c", code)):
+            client.cancel("flow-bytes", "a")
+            await run(*command)
+            again = client.get("flow-bytes", "a")
+            assert (again.state, again.headers, again.body_base64) == ("scheduled", headers, "AP8=")
+
+
+async def test_a_job_that_is_done_says_that_its_body_is_gone(open_view: OpenView, shop: str) -> None:
+    with Client(shop) as client:
+        client.send("flow-done", {"a": 1}, id="a", delay="1h")
+        client.cancel("flow-done", "a")
+    async with open_view() as view:
+        await view.open("topics/flow-done/jobs/a")
+        await expect(view.text("The body of an ended job is not kept.")).to_be_visible()
+        await expect(view.button("Copy as curl")).to_have_count(0)
 
 
 async def test_a_dead_job_is_revived_and_purged_on_its_page(open_view: OpenView, shop: str) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 
+import pytest
 from playwright.async_api import Route, expect
 
 from dueline import Client, new_job
 
 from .conftest import OpenView
-from .kit import PHONE
+from .kit import PHONE, picture_of_this_test
 
 TOPS = "all => all.map(one => Math.round(one.getBoundingClientRect().top))"
 
@@ -241,6 +242,32 @@ async def test_keys_go_to_pages_and_over_rows(open_view: OpenView) -> None:
         await expect(view.dialog).to_contain_text("Next and previous row")
 
 
+async def test_the_row_of_the_keys_stays_while_its_list_changes(open_view: OpenView) -> None:
+    async with open_view() as view:
+        await view.open("topics?sort=scheduled")
+        await expect(view.page.locator("tbody tr").nth(2)).to_be_visible()
+        for _ in range(2):
+            await view.page.keyboard.press("j")
+        marked = view.page.locator("tr.at")
+        link = await marked.get_attribute("data-link") or ""
+        await view.page.get_by_role("button", name="Topic", exact=True).click()  # sorts
+        await expect(marked).to_have_attribute("data-link", link)
+        find = view.page.get_by_label("Filter by name")
+        await find.fill("no topic has this")
+        await expect(marked).to_have_count(0)
+        await find.fill("")
+        await expect(marked).to_have_attribute("data-link", link)
+        await find.evaluate("field => field.blur()")
+        await view.page.keyboard.press("Enter")
+        await expect(view.page).to_have_url(re.compile(re.escape(link) + "$"))
+        await view.page.go_back()
+        await expect(marked).to_have_attribute("data-link", link)
+        await view.page.keyboard.press("g")
+        await view.page.keyboard.press("o")  # has a row with the same link
+        await expect(view.page.locator(f'tr[data-link="{link}"]')).to_be_visible()
+        await expect(marked).to_have_count(0)
+
+
 async def test_a_hidden_tab_asks_for_nothing(open_view: OpenView) -> None:
     async with open_view() as view:
         await view.page.clock.install()
@@ -303,6 +330,20 @@ async def test_what_is_not_there_says_so_and_how_to_make_it(open_view: OpenView)
         await expect(view.page.get_by_role("alert")).to_contain_text("There is no such job")
         await view.open("no-page")
         await expect(view.text("There is no such page")).to_be_visible()
+
+
+async def test_a_test_that_fails_leaves_a_picture(open_view: OpenView) -> None:
+    async def fail() -> None:
+        async with open_view() as view:
+            await view.open()
+            raise ZeroDivisionError
+
+    picture = picture_of_this_test()
+    picture.unlink(missing_ok=True)
+    with pytest.raises(ZeroDivisionError):
+        await fail()
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    picture.unlink()
 
 
 async def test_the_page_is_chinese_on_request_and_stays_so(open_view: OpenView) -> None:

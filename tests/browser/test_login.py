@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from dueline.testing.process import DUELINE
 from ..integration.served import served
 from .conftest import OpenView
 from .kit import View
+from .test_actions import copied, run
 
 
 class Guarded:
@@ -49,6 +52,7 @@ def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     with served(data, **variables) as url:
         server = Guarded(url, data)
         server.admin.send("emails", 1, id="a", delay="1h")
+        server.admin.set_push("invoices", service="billing", paused=True)
         yield server
         server.admin.close()
 
@@ -78,6 +82,37 @@ async def test_a_person_logs_in_sees_what_the_token_allows_and_logs_out(open_vie
         await view.button("Log out").click()
         await expect(view.page.get_by_label("Token")).to_be_visible()
         assert await view.page.context.cookies() == []
+
+
+async def test_whoever_has_the_right_sees_push_targets_and_nobody_else(open_view: OpenView, guarded: Guarded) -> None:
+    for right, is_seen in (("push", 1), ("send", 0)):
+        async with open_view(guarded.url) as view:
+            await log_in(view, guarded.made("read", right)[1])
+            await expect(view.page.get_by_role("heading", level=1)).to_have_text("emails")
+            read_only = await view.page.get_by_text("read only").count() > 0
+            await view.open("push")
+            await expect(view.page.get_by_role("cell", name="billing")).to_have_count(is_seen)
+            await expect(view.text("Push targets need the right push.")).to_have_count(1 - is_seen)
+            await expect(view.page.get_by_role("alert")).to_have_count(0)
+            await view.open("topics/invoices/push")
+            await expect(view.page.get_by_role("definition").filter(has_text="billing")).to_have_count(is_seen)
+            await expect(view.button("Resume")).to_have_count(is_seen if not read_only else 0)
+
+
+async def test_a_job_is_copied_for_a_server_with_tokens(open_view: OpenView, guarded: Guarded) -> None:
+    guarded.admin.set_topic("copies", on_conflict="replace")
+    guarded.admin.send("copies", {"a": 1}, id="a", delay="1h")
+    async with open_view(guarded.url, permissions=["clipboard-read", "clipboard-write"]) as view:
+        await log_in(view, guarded.token)
+        await expect(view.page.get_by_role("heading", level=1)).to_have_text("emails")
+        await view.open("topics/copies/jobs/a")
+        for name, runs in (("Copy as curl", ("bash", "-c")), ("Copy as Python", (sys.executable, "-c"))):
+            text = await copied(view, name)
+            assert "dl_" not in text
+            await run(*runs, text, DUELINE_TOKEN=guarded.token)
+            delay_ms = guarded.admin.get("copies", "a").due_at_ms - time.time() * 1000
+            assert delay_ms < 120_000
+            guarded.admin.reschedule("copies", "a", delay="1h")
 
 
 async def test_a_revoked_token_ends_the_login(open_view: OpenView, guarded: Guarded) -> None:

@@ -125,6 +125,22 @@ async def test_more_than_a_thousand_dead_letters_are_grouped_by_the_newest_and_t
         assert (counts.ready, counts.dead) == (1000, 400)
 
 
+async def test_the_page_says_which_dead_letters_are_grouped_if_those_are_not_the_newest(
+    open_view: OpenView, shop: str
+) -> None:
+    with Client(shop) as client:
+        client.set_topic("flow-parts", partitions=2)
+        client.send_many("flow-parts", [new_job(n, tags=["all"], max_attempts=1) for n in range(1100)])
+        while jobs := client.pull("flow-parts", max=1000):
+            client.release_many(jobs, error="down")
+    async with open_view() as view:
+        await view.open("topics/flow-parts/dead")
+        await expect(view.text("Only 1,000 are grouped, the newest of each partition in turn.")).to_be_visible()
+        await view.open("topics/flow-parts/dead?tag=all")
+        await expect(view.text("Only the first 1,000 with this tag are grouped.")).to_be_visible()
+        await expect(view.text("The first 100 are shown.")).to_be_visible()
+
+
 async def refuse_odd(call: ReceivedCall) -> object:
     from aiohttp import web
 

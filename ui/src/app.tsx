@@ -6,12 +6,12 @@ import icon from "./icon.svg";
 import { Icon } from "./icons";
 import { follow, unfollow } from "./events";
 import { isLive, onSwitch, setLive, useLive, useLiveSwitch } from "./live";
-import { Dialog, Page, Panel, Empty, Skeleton, Toasts, Trouble } from "./parts";
+import { Page, Panel, Empty, Skeleton, Toasts, Trouble } from "./parts";
 import { DEFAULT_NS, go, href, useRoute } from "./route";
 import { Search } from "./search";
 import { SessionContext, useSession, useTopics } from "./session";
 import { zone } from "./format";
-import { useKeys } from "./keys";
+import { Keys } from "./keys";
 import { AccessPage } from "./pages/access";
 import { AllJobs } from "./pages/all_jobs";
 import { DeadLetters } from "./pages/dead";
@@ -58,18 +58,18 @@ function Frame({ settings, info, ns, left, drawn }: { settings: Settings; info: 
   const [many, setMany] = useState(false);
   const topics = useTopics(ns, shows ? (many ? 15_000 : 4000) : 30_000, !shows);
   useEffect(() => setMany((topics.data?.topics.length ?? 0) > 200), [topics.data?.topics.length]);
-  const help = useKeys();
   useStream(ns, info.access.topics);
   const names = useNamespaces(ns);
   return (
     <SessionContext.Provider value={{ settings, info, ns, topics, namespaces: names }}>
-      <Head left={left} drawn={drawn} names={names} />
-      <div class="body">
-        <Side at={parts[0] ?? ""} />
-        <main class="main" id="main"><Namespaces names={names} place="narrow" /><View parts={parts} /></main>
-      </div>
-      <Toasts />
-      {help.open && <HelpDialog close={help.close} />}
+      <Keys>
+        <Head left={left} drawn={drawn} names={names} />
+        <div class="body">
+          <Side at={parts[0] ?? ""} />
+          <main class="main" id="main"><Namespaces names={names} place="narrow" /><View parts={parts} /></main>
+        </div>
+        <Toasts />
+      </Keys>
     </SessionContext.Provider>
   );
 }
@@ -178,10 +178,4 @@ function Namespaces({ names, place }: { names: string[]; place: "wide" | "narrow
   const { ns } = useSession();
   if (names.length < 2) return null;
   return <select class={place} aria-label={t("Namespace")} value={ns} onChange={(event) => go(href([], {}, event.currentTarget.value))}>{names.map((name) => <option key={name}>{name}</option>)}</select>;
-}
-
-const KEYS: [string, string][] = [["/", "Search"], ["g o", "Overview"], ["g t", "Topics"], ["g d", "Dead letters"], ["g f", "Forecast"], ["g j", "Jobs"], ["g c", "Schedules"], ["g p", "Push"], ["g m", "Merge groups"], ["g w", "Workers"], ["g s", "Store"], ["j  k", "Next and previous row"], ["Enter", "Open the row"], ["?", "This help"]];
-
-function HelpDialog({ close }: { close: () => void }) {
-  return <Dialog title={t("Keys")} close={close}><dl class="facts">{KEYS.map(([key, word]) => <><dt><kbd>{key}</kbd></dt><dd>{t(word)}</dd></>)}</dl></Dialog>;
 }

@@ -10,10 +10,17 @@ export const SessionContext = createContext<Session>(null as unknown as Session)
 
 export const useSession = (): Session => useContext(SessionContext);
 
+/** Whether the caller has a right, which some pages need only to be seen. */
+export function useHas(): (right: string) => boolean {
+  const { info } = useSession();
+  return (right) => info.access.rights.includes("admin") || info.access.rights.includes(right);
+}
+
 /** Whether the caller may do something here. Actions that are not allowed are not shown. */
 export function useCan(): (right: string) => boolean {
-  const { settings, info } = useSession();
-  return (right) => (right === "read" || !settings.read_only) && (info.access.rights.includes("admin") || info.access.rights.includes(right));
+  const { settings } = useSession();
+  const has = useHas();
+  return (right) => !settings.read_only && has(right);
 }
 
 export const MOST_TOPICS = 500;

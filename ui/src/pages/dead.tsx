@@ -3,6 +3,7 @@ import { type Bulk, call, type DeadPage, type Job, now, topicPath } from "../api
 import { MiniBars } from "../charts";
 import { exact } from "../format";
 import { t } from "../i18n";
+import { Row } from "../keys";
 import { useLive } from "../live";
 import { Empty, Loaded, Num, Page, Panel, Time } from "../parts";
 import { go, href, useRoute } from "../route";
@@ -39,12 +40,12 @@ export function DeadLetters() {
                   <thead><tr><th>{t("Topic")}</th><th class="num">{t("dead")}</th>{REASONS.map((reason) => <th class="num" key={reason}>{t(reason)}</th>)}<th class="num">{t("unfinished")}</th></tr></thead>
                   <tbody>
                     {found.map((one) => (
-                      <tr key={one.topic} data-link={href(["topics", one.topic, "dead"])}>
+                      <Row key={one.topic} link={href(["topics", one.topic, "dead"])}>
                         <td class="whole"><a class="ell" title={one.topic} href={href(["topics", one.topic, "dead"])}>{one.topic}</a></td>
                         <td class="num" data-label={t("dead")}><strong><Num n={one.counts.dead} /></strong></td>
                         {REASONS.map((reason) => <td class="num" data-label={t(reason)} key={reason}>{reasons.data?.has(one.topic) ? <Num n={reasons.data.get(one.topic)?.[reason] ?? 0} /> : <span class="zero">–</span>}</td>)}
                         <td class="num" data-label={t("unfinished")}><Num n={one.counts.scheduled + one.counts.ready + one.counts.leased} /></td>
-                      </tr>
+                      </Row>
                     ))}
                   </tbody>
                 </table>
@@ -84,7 +85,8 @@ function hourly(jobs: Job[]): number[] {
   return bars;
 }
 
-/** The newest dead jobs, in as many calls as it takes. */
+/** The newest dead jobs, in as many calls as it takes. The API lists one partition after the other, and those with a tag
+ * from the oldest on. */
 async function newest(ns: string, topic: string, tag: string): Promise<DeadPage> {
   const jobs: Job[] = [];
   let page: DeadPage | undefined;
@@ -97,7 +99,15 @@ async function newest(ns: string, topic: string, tag: string): Promise<DeadPage>
 
 type Chosen = { what: "revive" | "purge"; ids: string[] | null };
 
-export function DeadTab({ topic }: { topic: string }) {
+/** Which ones are grouped, if there are more. */
+function which(page: DeadPage, tag: string, partitions: number): string {
+  if (!page.next_cursor) return "";
+  const n = exact(page.jobs.length);
+  if (tag) return t("Only the first {n} with this tag are grouped.", { n });
+  return partitions > 1 ? t("Only {n} are grouped, the newest of each partition in turn.", { n }) : t("Only the newest {n} are grouped.", { n });
+}
+
+export function DeadTab({ topic, partitions }: { topic: string; partitions: number }) {
   const { ns } = useSession();
   const can = useCan();
   const { query } = useRoute();
@@ -132,7 +142,7 @@ export function DeadTab({ topic }: { topic: string }) {
         return (
           <>
             <div class="tiles">{Object.entries(page.by_reason).map(([name, count]) => <button class={`panel tile${reason === name ? " on" : ""}`} aria-pressed={reason === name} key={name} onClick={() => set({ reason: reason === name ? "" : name })}><span class="name">{t(name)}</span><span class="figure"><Num n={count} /></span></button>)}</div>
-            {page.jobs.length > 0 && <Groups groups={groups} only={only} choose={(key) => (setOnly(key), setChosen(new Set()))} note={page.next_cursor ? t("Only the newest {n} are grouped.", { n: exact(page.jobs.length) }) : ""} />}
+            {page.jobs.length > 0 && <Groups groups={groups} only={only} choose={(key) => (setOnly(key), setChosen(new Set()))} note={which(page, tag, partitions)} />}
             <Panel title={chosen.size ? t("{n} chosen", { n: chosen.size }) : group ? t("{n} jobs with this error", { n: group.jobs.length }) : t("{n} jobs", { n: exact(listed.length) })} tools={buttons}>
               <form class="pad filter" style={{ marginBottom: 0 }} onSubmit={(event) => event.preventDefault()}>
                 <select aria-label={t("Reason")} value={reason} onChange={(event) => set({ reason: event.currentTarget.value })}><option value="">{t("any reason")}</option>{REASONS.map((one) => <option value={one} key={one}>{t(one)}</option>)}</select>
@@ -140,7 +150,7 @@ export function DeadTab({ topic }: { topic: string }) {
                 <input aria-label={t("Tag")} placeholder={t("Tag")} value={tag} onChange={(event) => set({ tag: event.currentTarget.value })} />
               </form>
               {listed.length === 0 ? <Empty title={tag || narrowed ? t("No job matches.") : t("No job has died.")} /> : <JobTable jobs={shown} chosen={can("manage") ? chosen : null} choose={setChosen} dead />}
-              {(group?.jobs ?? listed).length > shown.length && <p class="pad dim small">{t("The newest {n} are shown.", { n: shown.length })}</p>}
+              {(group?.jobs ?? listed).length > shown.length && <p class="pad dim small">{t("The first {n} are shown.", { n: shown.length })}</p>}
             </Panel>
             {bulk && (
               <BulkDialog danger={bulk.what === "purge"} title={bulk.what === "revive" ? t("Revive dead jobs") : t("Purge dead jobs")} topic={topic} action={bulk.what === "revive" ? t("Revive the jobs") : t("Purge the jobs")} close={() => setBulk(null)}

@@ -2,6 +2,7 @@
 import { call, type Group, type GroupPage, now, type Topic, topicPath } from "../api";
 import { bytes, exact, relative, span } from "../format";
 import { t } from "../i18n";
+import { Row } from "../keys";
 import { after, missing, useLive, useTick } from "../live";
 import { Empty, Id, Loaded, Page, Panel, Time } from "../parts";
 import { go, href, useRoute } from "../route";
@@ -46,7 +47,7 @@ function GroupTable({ rows, withTopic }: { rows: Row[]; withTopic: boolean }) {
         <thead><tr><th>{t("Merge key")}</th>{withTopic && <th>{t("Topic")}</th>}<th>{t("Items")}</th><th>{t("Delivery")}</th><th class="num">{t("Size")}</th><th>{t("Latest item")}</th><th>{t("Opened")}</th></tr></thead>
         <tbody>
           {rows.map((one) => (
-            <tr key={`${one.topic} ${one.id}`} data-link={href(["topics", one.topic, "jobs", one.id])}>
+            <Row key={`${one.topic} ${one.id}`} link={href(["topics", one.topic, "jobs", one.id])}>
               <td class="whole"><Id text={one.merge_key} link={href(["topics", one.topic, "jobs", one.id])} most={36} /></td>
               {withTopic && <td><a class="ell name" title={one.topic} href={href(["topics", one.topic, "groups"])}>{one.topic}</a></td>}
               <td class="whole"><Fill group={one} /></td>
@@ -54,7 +55,7 @@ function GroupTable({ rows, withTopic }: { rows: Row[]; withTopic: boolean }) {
               <td class="num" data-label={t("Size")}>{bytes(one.bytes)}</td>
               <td data-label={t("Latest item")}><Time ms={one.updated_at_ms} /></td>
               <td data-label={t("Opened")}><Time ms={one.created_at_ms} /></td>
-            </tr>
+            </Row>
           ))}
         </tbody>
       </table>

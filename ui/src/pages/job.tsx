@@ -32,7 +32,9 @@ export function retryWords(retry: Retry | null): string {
   return t("after {base}, then {factor} times as long each time, at most {most}", { base: span(retry.base_ms ?? 1000), factor: retry.factor ?? 2, most: span(retry.max_ms ?? 3_600_000) });
 }
 
+/** The body of a job that is done or cancelled is not kept: the API answers null. */
 function bodyText(job: Job): string {
+  if (job.body === null && (job.state === "done" || job.state === "cancelled")) return "";
   const source = sourceOf(job);
   return rawField(source, "body") ?? rawField(source, "items") ?? "";
 }
@@ -128,18 +130,23 @@ function Facts({ job }: { job: Job }) {
 const quoted = (text: string): string => `'${text.split("'").join(`'\\''`)}'`;
 const python = (text: string): string => JSON.stringify(text);
 
-/** The send of this job as commands, to repeat it elsewhere. */
+/** The send of this job as commands, to repeat it elsewhere. Both take a token from DUELINE_TOKEN. */
 function Copies({ job }: { job: Job }) {
-  const { ns } = useSession();
+  const { ns, info } = useSession();
   const base = new URL("..", location.href.split("#")[0]).href.replace(/\/$/, "");
+  const bytes = job.body_base64;
   const source = bodyText(job);
-  if (!source || job.items) return null;
-  const extra = job.tags.length ? `,"tags":${JSON.stringify(job.tags)}` : "";
-  const header = ns === "default" ? "" : ` -H ${quoted(`Dueline-Namespace: ${ns}`)}`;
-  const curl = `curl -s ${quoted(`${base}${topicPath(job.topic)}/jobs`)} -H 'Content-Type: application/json'${header} -d ${quoted(`{"id":${JSON.stringify(job.id)},"body":${source},"delay":"1m"${extra}}`)}`;
+  if ((!source && !bytes) || job.items) return null;
+  const body = bytes ? `"body_base64":${JSON.stringify(bytes)}` : `"body":${source}`;
+  const more = (["tags", "headers"] as const).filter((name) => Object.keys(job[name]).length).map((name) => [name, JSON.stringify(job[name])] as const);
+  const extra = more.map(([name, text]) => `,"${name}":${text}`).join("");
+  const token = info.auth === "tokens" ? ` -H "Authorization: Bearer $DUELINE_TOKEN"` : "";
+  const header = `${token}${ns === "default" ? "" : ` -H ${quoted(`Dueline-Namespace: ${ns}`)}`}`;
+  const curl = `curl -s ${quoted(`${base}${topicPath(job.topic)}/jobs`)} -H 'Content-Type: application/json'${header} -d ${quoted(`{"id":${JSON.stringify(job.id)},${body},"delay":"1m"${extra}}`)}`;
   const namespace = ns === "default" ? "" : `, namespace=${python(ns)}`;
-  const tags = job.tags.length ? `, tags=${JSON.stringify(job.tags)}` : "";
-  const code = `import json\nfrom dueline import Client\n\nwith Client(${python(base)}${namespace}) as client:\n    client.send(${python(job.topic)}, json.loads(${python(source)}), id=${python(job.id)}, delay="1m"${tags})\n`;
+  const options = more.map(([name, text]) => `, ${name}=${text}`).join("");
+  const value = bytes ? `base64.b64decode(${python(bytes)})` : `json.loads(${python(source)})`;
+  const code = `import ${bytes ? "base64" : "json"}\nfrom dueline import Client\n\nwith Client(${python(base)}${namespace}) as client:\n    client.send(${python(job.topic)}, ${value}, id=${python(job.id)}, delay="1m"${options})\n`;
   return (
     <Panel title={t("Send it again")} tools={<><CopyButton text={curl} label={t("Copy as curl")} /><CopyButton text={code} label={t("Copy as Python")} /></>}>
       <div class="pad"><pre class="code" tabIndex={0} aria-label="curl">{curl.length > 2000 ? `${curl.slice(0, 2000)}…` : curl}</pre></div>

@@ -2,6 +2,7 @@ import { useState } from "preact/hooks";
 import { type Bulk, call, type Job, type JobPage, topicPath } from "../api";
 import { exact, localInput } from "../format";
 import { t } from "../i18n";
+import { Row } from "../keys";
 import { type Live, useLive } from "../live";
 import { Empty, Field, Id, JobState, Loaded, Panel, Tags, Time, WORDS } from "../parts";
 import { go, href, useRoute } from "../route";
@@ -133,7 +134,7 @@ export function JobTable({ jobs, chosen, choose, dead, withTopic }: TableProps) 
         </thead>
         <tbody>
           {jobs.map((one) => (
-            <tr key={`${one.topic} ${one.id}`} data-link={href(["topics", one.topic, "jobs", one.id])}>
+            <Row key={`${one.topic} ${one.id}`} link={href(["topics", one.topic, "jobs", one.id])}>
               {chosen && <td class="check"><input type="checkbox" aria-label={t("Choose {id}", { id: one.id })} checked={chosen.has(one.id)} onChange={() => toggle(one.id)} /></td>}
               <td class="whole"><Id text={one.id} link={href(["topics", one.topic, "jobs", one.id])} most={32} /> <Tags tags={one.tags} />{one.merge_key && <span class="tag" title={one.merge_key}>{t("group")} {one.merge_key}</span>}</td>
               {withTopic && <td><a class="ell name" title={one.topic} href={href(["topics", one.topic])}>{one.topic}</a></td>}
@@ -142,7 +143,7 @@ export function JobTable({ jobs, chosen, choose, dead, withTopic }: TableProps) 
               <td class="num" data-label={t("Attempts")}>{exact(one.attempts)}{one.max_attempts ? <span class="dim"> / {exact(one.max_attempts)}</span> : null}</td>
               {dead ? <td class="whole"><span class="ell" title={one.last_error ?? ""}>{one.last_error ?? ""}</span></td> : <td data-label={t("Created")}><Time ms={one.created_at_ms} /></td>}
               <td class="whole"><span class="mono ell" dir="auto">{excerpt(one)}</span></td>
-            </tr>
+            </Row>
           ))}
         </tbody>
       </table>

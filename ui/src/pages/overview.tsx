@@ -4,10 +4,11 @@ import { type Series, Spark, thinned } from "../charts";
 import { exact, rate, short, span } from "../format";
 import { t } from "../i18n";
 import { Icon, StateMark } from "../icons";
+import { Row } from "../keys";
 import { missing, useLive } from "../live";
 import { Empty, JobState, Loaded, Num, Page, Panel, Time, WORDS } from "../parts";
 import { href } from "../route";
-import { useCan, useSession } from "../session";
+import { useHas, useSession } from "../session";
 import { type Notice, notices, sentence, type Target } from "./attention";
 import { NextDay, useNextDay } from "./forecast";
 import { SendButton } from "./send";
@@ -23,8 +24,8 @@ const sum = (values: Series | undefined): number => known(values).reduce((all, o
 /** The targets of the first topics that have one, to say which are failing. */
 function useTargets(topics: Topic[]): Target[] {
   const { ns } = useSession();
-  const can = useCan();
-  const names = can("push") ? topics.filter((one) => one.push).slice(0, TARGETS).map((one) => one.topic) : [];
+  const has = useHas();
+  const names = has("push") ? topics.filter((one) => one.push).slice(0, TARGETS).map((one) => one.topic) : [];
   const load = (): Promise<Target[]> => Promise.all(names.map(async (topic) => {
     const push = await call<Push>("GET", `${topicPath(topic)}/push`, { ns });
     return { topic, state: push.state, error: push.last_error };
@@ -152,13 +153,13 @@ function BusyTable({ topics }: { topics: Topic[] }) {
         <thead><tr><th>{t("Topic")}</th><th class="num">{t("ready")}</th><th class="num">{t("leased")}</th><th class="num">{t("scheduled")}</th><th>{t("Next due")}</th></tr></thead>
         <tbody>
           {topics.map((one) => (
-            <tr key={one.topic} data-link={href(["topics", one.topic])}>
+            <Row key={one.topic} link={href(["topics", one.topic])}>
               <td class="whole"><a href={href(["topics", one.topic])} class="ell" title={one.topic}>{one.topic}</a></td>
               <td class="num" data-label={t("ready")}><Num n={one.counts.ready} /></td>
               <td class="num" data-label={t("leased")}><Num n={one.counts.leased} /></td>
               <td class="num" data-label={t("scheduled")}><Num n={one.counts.scheduled} /></td>
               <td data-label={t("Next due")}><Time ms={one.next_due_at_ms} /></td>
-            </tr>
+            </Row>
           ))}
         </tbody>
       </table>

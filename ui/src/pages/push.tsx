@@ -4,10 +4,11 @@ import { DotPlot } from "../charts";
 import { date, exact, parseDuration, span } from "../format";
 import { t } from "../i18n";
 import { Icon, StateMark } from "../icons";
+import { Row } from "../keys";
 import { type Live, useLive } from "../live";
 import { Dialog, Empty, Field, Id, Loaded, Page, Panel, Time, act, toast } from "../parts";
 import { go, href, useRoute } from "../route";
-import { useCan, useSession } from "../session";
+import { useCan, useHas, useSession } from "../session";
 import { retryWords } from "./job";
 
 type Attempts = { attempts: Attempt[]; next_cursor: string | null };
@@ -37,18 +38,18 @@ function TargetState({ state }: { state: string }) {
 
 export function PushPage() {
   const { topics: live, ns } = useSession();
-  const can = useCan();
+  const has = useHas();
   const names = (live.data?.topics ?? []).filter((one) => one.push).map((one) => one.topic);
-  const shown = names.slice(0, MOST);
+  const shown = has("push") ? names.slice(0, MOST) : [];
   const targets = useLive(`targets ${ns} ${shown.join(" ")}`, () => Promise.all(shown.map(async (topic) => ({ topic, push: await call<Push>("GET", pushPath(topic), { ns }), health: health((await call<Attempts>("GET", `${pushPath(topic)}/attempts`, { ns, query: { limit: 100 } })).attempts) }))), 10_000, { never: true });
   const failing = (targets.data ?? []).filter((one) => one.push.state === "open" || one.push.state === "half_open").length;
-  const lead = live.data && (names.length === 0 ? t("No topic has a push target.") : failing ? t("{n} targets", { n: failing }) + t(" of {all} failing now.", { all: names.length }) : t("All {n} targets are answering or paused.", { n: names.length }));
+  const lead = live.data && has("push") && (names.length === 0 ? t("No topic has a push target.") : failing ? t("{n} targets", { n: failing }) + t(" of {all} failing now.", { all: names.length }) : t("All {n} targets are answering or paused.", { n: names.length }));
   return (
     <Page title={t("Push")} lead={lead}>
       <Loaded live={live}>
         {() => names.length === 0 ? (
           <Panel><Empty title={t("No topic has a push target.")} command="dueline push set emails https://example.com/hook">{t("A push target gets the jobs of a topic by HTTP calls, with retries.")}</Empty></Panel>
-        ) : !can("read") ? null : (
+        ) : !has("push") ? <Forbidden /> : (
           <Loaded live={targets}>
             {(found) => (
               <Panel label={t("Push targets")}>
@@ -57,7 +58,7 @@ export function PushPage() {
                     <thead><tr><th>{t("Topic")}</th><th>{t("State")}</th><th>{t("Target")}</th><th class="num">{t("Success")}</th><th class="num">p50</th><th class="num">p99</th><th class="num">{t("In flight")}</th><th>{t("Last error")}</th></tr></thead>
                     <tbody>
                       {found.map(({ topic, push, health }) => (
-                        <tr key={topic} data-link={href(["topics", topic, "push"])}>
+                        <Row key={topic} link={href(["topics", topic, "push"])}>
                           <td class="whole"><a class="ell" title={topic} href={href(["topics", topic, "push"])}>{topic}</a></td>
                           <td><TargetState state={push.state} /></td>
                           <td class="whole mono"><span class="ell" title={push.url ?? push.service ?? ""}>{push.method} {push.url ?? push.service}</span></td>
@@ -66,7 +67,7 @@ export function PushPage() {
                           <td class="num" data-label="p99">{health ? span(health.p99) : <span class="zero">–</span>}</td>
                           <td class="num" data-label={t("In flight")}>{exact(push.in_flight)} / {exact(push.concurrency)}</td>
                           <td class="whole"><span class="ell" title={push.last_error ?? ""}>{push.last_error ?? ""}</span></td>
-                        </tr>
+                        </Row>
                       ))}
                     </tbody>
                   </table>
@@ -81,14 +82,17 @@ export function PushPage() {
   );
 }
 
+const Forbidden = () => <Panel><Empty title={t("Push targets need the right push.")} /></Panel>;
+
 export function PushTab({ topic, has, changed }: { topic: string; has: boolean; changed: () => void }) {
   const can = useCan();
+  const mayLook = useHas()("push");
   const [open, setOpen] = useState(false);
-  if (!can("push")) return <Panel><Empty title={t("Push targets need the right push.")} /></Panel>;
+  if (!mayLook) return <Forbidden />;
   return (
     <>
       {has ? <Target topic={topic} edit={() => setOpen(true)} changed={changed} /> : (
-        <Panel><Empty title={t("This topic has no push target.")} command={`dueline push set ${topic} https://example.com/hook`}>{t("A push target gets the jobs of a topic by HTTP calls, with retries.")}</Empty><p class="pad" style={{ textAlign: "center", paddingTop: 0 }}><button class="primary" onClick={() => setOpen(true)}>{t("Set a target")}</button></p></Panel>
+        <Panel><Empty title={t("This topic has no push target.")} command={`dueline push set ${topic} https://example.com/hook`}>{t("A push target gets the jobs of a topic by HTTP calls, with retries.")}</Empty>{can("push") && <p class="pad" style={{ textAlign: "center", paddingTop: 0 }}><button class="primary" onClick={() => setOpen(true)}>{t("Set a target")}</button></p>}</Panel>
       )}
       {open && <TargetDialog topic={topic} has={has} close={() => setOpen(false)} done={changed} />}
     </>
@@ -100,14 +104,13 @@ function Target({ topic, edit, changed }: { topic: string; edit: () => void; cha
   const live = useLive(`push ${ns} ${topic}`, () => call<Push>("GET", pushPath(topic), { ns }), 4000, { topic });
   const [removing, setRemoving] = useState(false);
   const can = useCan();
-  const { settings } = useSession();
   const flip = (push: Push): Promise<void> => act(() => call("POST", `${pushPath(topic)}/${push.paused ? "resume" : "pause"}`, { ns }), push.paused ? t("Resumed") : t("Paused"), live.reload);
   const log = useAttempts(topic);
   const test = (): Promise<void> => {
     const id = `test-${now()}-${Math.floor(Math.random() * 1e6)}`;
     return act(() => call("POST", `${topicPath(topic)}/jobs`, { ns, body: { id, body: { test: true }, tags: ["test"], max_attempts: 1 } }), t("A test job was sent; its call is below in a moment."), () => go(href(["topics", topic, "push"], { job: id })));
   };
-  const tools = (push: Push) => !settings.read_only && <>{can("send") && !push.paused && <button onClick={() => void test()}>{t("Test call")}</button>}<button onClick={() => void flip(push)}><Icon name={push.paused ? "play" : "pause"} />{push.paused ? t("Resume") : t("Pause")}</button><button onClick={edit}>{t("Edit")}</button><button class="danger" onClick={() => setRemoving(true)}>{t("Remove")}</button></>;
+  const tools = (push: Push) => can("push") && <>{can("send") && !push.paused && <button onClick={() => void test()}>{t("Test call")}</button>}<button onClick={() => void flip(push)}><Icon name={push.paused ? "play" : "pause"} />{push.paused ? t("Resume") : t("Pause")}</button><button onClick={edit}>{t("Edit")}</button><button class="danger" onClick={() => setRemoving(true)}>{t("Remove")}</button></>;
   return (
     <div class="stack">
       {log.data && log.data.attempts.length > 0 && <Figures attempts={log.data.attempts} />}

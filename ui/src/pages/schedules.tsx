@@ -4,6 +4,7 @@ import { words } from "../cron";
 import { exact, relative } from "../format";
 import { t } from "../i18n";
 import { Icon, StateMark } from "../icons";
+import { Row } from "../keys";
 import { useLive } from "../live";
 import { Empty, Loaded, Num, Page, Panel, Time } from "../parts";
 import { go, href, useRoute } from "../route";
@@ -52,7 +53,7 @@ function ScheduleTable({ schedules }: { schedules: Schedule[] }) {
         <thead><tr><th>{t("Name")}</th><th>{t("State")}</th><th>{t("Runs")}</th><th>{t("Topic")}</th><th>{t("Next run")}</th><th>{t("Last run")}</th><th class="num">{t("Missed")}</th><th>{t("Last error")}</th></tr></thead>
         <tbody>
           {[...schedules].sort((a, b) => (a.next_at_ms ?? Infinity) - (b.next_at_ms ?? Infinity) || (a.name < b.name ? -1 : 1)).map((one) => (
-            <tr key={one.name} data-link={href(["schedules", one.name])}>
+            <Row key={one.name} link={href(["schedules", one.name])}>
               <td class="whole"><a class="ell name" title={one.name} href={href(["schedules", one.name])}>{one.name}</a></td>
               <td><ScheduleState one={one} /></td>
               <td class="whole">{words(one)}{one.tz && <span class="dim small"> {one.tz}</span>}</td>
@@ -61,7 +62,7 @@ function ScheduleTable({ schedules }: { schedules: Schedule[] }) {
               <td data-label={t("Last run")}><Time ms={one.last_at_ms} none={t("never")} /></td>
               <td class="num" data-label={t("Missed")}><Num n={one.missed_count} /></td>
               <td class="whole" data-label={t("Last error")}>{one.last_error ? <span class="ell" title={one.last_error}>{one.last_error}</span> : <span class="zero">–</span>}</td>
-            </tr>
+            </Row>
           ))}
         </tbody>
       </table>

@@ -6,7 +6,7 @@ import { t } from "../i18n";
 import { StateMark } from "../icons";
 import { type Live, useLive } from "../live";
 import { Exact, Panel, Skeleton } from "../parts";
-import { useCan, useSession } from "../session";
+import { useHas, useSession } from "../session";
 
 type Entry = { ms: number; word: string; kind: string; by?: string | null; text?: string | null; error?: string | null; call?: Attempt | undefined };
 type Past = { history: History; calls: Attempt[] };
@@ -21,8 +21,8 @@ const ENDS = ["acked", "released", "dead"]; // how a delivery ends, if its consu
 /** What is kept about the past of a job: its history, and the calls of its topic's push target. */
 function usePast(job: Job): Live<Past> {
   const { ns, topics } = useSession();
-  const can = useCan();
-  const pushed = Boolean(topics.data?.topics.find((one) => one.topic === job.topic)?.push) && can("push");
+  const has = useHas();
+  const pushed = Boolean(topics.data?.topics.find((one) => one.topic === job.topic)?.push) && has("push");
   const load = async (): Promise<Past> => {
     const history = await call<History>("GET", `${jobPath(job.topic, job.id)}/history`, { ns });
     const calls = pushed ? (await call<{ attempts: Attempt[] }>("GET", `${topicPath(job.topic)}/push/attempts`, { ns, query: { id: job.id, limit: 50 } })).attempts : [];

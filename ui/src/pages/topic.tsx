@@ -57,7 +57,7 @@ export function TopicPage({ name, tab }: { name: string; tab: string }) {
               <nav class="tabs" aria-label={t("Views of the topic")}>{tabs.map(([key, word]) => <a key={key} class={tab === key ? "on" : ""} aria-current={tab === key ? "page" : undefined} href={href(["topics", name, ...(key === "jobs" ? [] : [key])])}>{word}</a>)}</nav>
               {tab === "jobs" && <JobList topic={name} />}
               {tab === "forecast" && <Forecast topic={name} paused={topic.paused} />}
-              {tab === "dead" && <DeadTab topic={name} />}
+              {tab === "dead" && <DeadTab topic={name} partitions={topic.partitions} />}
               {tab === "groups" && <GroupsTab topic={name} />}
               {tab === "policy" && <PolicyTab topic={topic} saved={live.reload} />}
               {tab === "push" && <PushTab topic={name} has={topic.push} changed={live.reload} />}

@@ -3,6 +3,7 @@ import { call, type Topic, type TopicPage, topicPath } from "../api";
 import { exact, middle, rate, span } from "../format";
 import { t } from "../i18n";
 import { Icon, StateMark } from "../icons";
+import { Row } from "../keys";
 import { Dialog, Empty, Loaded, Num, Page, Panel, Time, act } from "../parts";
 import { usePins } from "../pins";
 import { go, href, useRoute } from "../route";
@@ -155,7 +156,7 @@ function TopicTable({ topics, by, sort, pinned, pin }: TableProps) {
         </thead>
         <tbody>
           {topics.slice(0, 1000).map((one) => (
-            <tr key={one.topic} data-link={href(["topics", one.topic])}>
+            <Row key={one.topic} link={href(["topics", one.topic])}>
               <td class="whole">
                 <span class="row tight">
                   <button class={pinned.has(one.topic) ? "pin on" : "pin"} aria-pressed={pinned.has(one.topic)} aria-label={t("Pin {topic}", { topic: one.topic })} onClick={() => pin(one.topic)}><Icon name="pin" /></button>
@@ -173,7 +174,7 @@ function TopicTable({ topics, by, sort, pinned, pin }: TableProps) {
               <td class="num" data-label={t("Consumers")}><Num n={one.waiters} /></td>
               <td data-label={t("Next due")}><Time ms={one.next_due_at_ms} brief /></td>
               <td class="menu"><RowMenu topic={one} /></td>
-            </tr>
+            </Row>
           ))}
         </tbody>
       </table>

@@ -3,6 +3,7 @@ import { call, now, type Topic, type Worker } from "../api";
 import { exact, span } from "../format";
 import { t } from "../i18n";
 import { Icon, StateMark } from "../icons";
+import { Row } from "../keys";
 import { missing, useLive } from "../live";
 import { Empty, Id, Loaded, Page, Panel, Time } from "../parts";
 import { href } from "../route";
@@ -44,7 +45,7 @@ export function WorkersPage() {
               <div class="wrap">
                 <table class="cards">
                   <thead><tr><th>{t("Name")}</th><th>{t("State")}</th><th>{t("Jobs that run now")}</th><th>{t("Topics")}</th><th class="num">{t("Busy")}</th><th>{t("Started")}</th><th>{t("Last seen")}</th></tr></thead>
-                  <tbody>{[...workers].sort((a, b) => (a.name < b.name ? -1 : 1)).map((one) => <Row one={one} key={one.name} />)}</tbody>
+                  <tbody>{[...workers].sort((a, b) => (a.name < b.name ? -1 : 1)).map((one) => <WorkerRow one={one} key={one.name} />)}</tbody>
                 </table>
               </div>
             </Panel>
@@ -59,7 +60,7 @@ export function WorkersPage() {
 /** Workers add their host and process to the name that they were given; both are shown below it. */
 const shownName = ({ name, host, pid }: Worker): string => name.replace(`:${host}:${pid}`, "") || name;
 
-function Row({ one }: { one: Worker }) {
+function WorkerRow({ one }: { one: Worker }) {
   return (
     <tr>
       <td class="whole"><strong class="break">{shownName(one)}</strong><div class="dim small mono break">{one.host}:{one.pid} · {one.version}</div></td>
@@ -82,7 +83,7 @@ function Consumers({ topics }: { topics: Topic[] }) {
         <div class="wrap">
           <table class="cards">
             <thead><tr><th>{t("Topic")}</th><th class="num">{t("Waiting calls")}</th><th class="num">{t("leased")}</th><th>{t("Next due")}</th></tr></thead>
-            <tbody>{shown.map((one) => <tr key={one.topic} data-link={href(["topics", one.topic])}><td class="whole"><a class="ell" title={one.topic} href={href(["topics", one.topic])}>{one.topic}</a></td><td class="num" data-label={t("Waiting calls")}>{exact(one.waiters)}</td><td class="num" data-label={t("leased")}>{exact(one.counts.leased)}</td><td data-label={t("Next due")}><Time ms={one.next_due_at_ms} /></td></tr>)}</tbody>
+            <tbody>{shown.map((one) => <Row key={one.topic} link={href(["topics", one.topic])}><td class="whole"><a class="ell" title={one.topic} href={href(["topics", one.topic])}>{one.topic}</a></td><td class="num" data-label={t("Waiting calls")}>{exact(one.waiters)}</td><td class="num" data-label={t("leased")}>{exact(one.counts.leased)}</td><td data-label={t("Next due")}><Time ms={one.next_due_at_ms} /></td></Row>)}</tbody>
           </table>
         </div>
       )}
