@@ -60,7 +60,7 @@ class Occurrences:
         if self.after(-1) is None:
             if self._last_ms < LAST_MS:
                 raise InvalidField("no occurrence is between starts_at_ms and ends_at_ms", "ends_at_ms")
-            raise InvalidField("no occurrence is later", "starts_at_ms")
+            raise InvalidField("no occurrence is later than this", "starts_at_ms")
 
     def after(self, at_ms: int) -> int | None:
         """The first occurrence later than `at_ms`. None: there is none."""

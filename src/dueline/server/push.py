@@ -43,9 +43,9 @@ def resolver_of(settings: Settings) -> Resolver:
 
 
 class Push:
-    """Makes the outgoing calls of this process. `rules` are the checks that dialects apply to targets. `denied` is
-    called with the reason when such a check refuses a URL, `choose_name` for a URL with a host name that it accepts;
-    that may raise QuotaExceeded. Dialects add their own `couriers` before `start`."""
+    """Makes the outgoing calls of this process. `rules` are the checks that dialects apply to targets. When such a
+    check refuses a URL, `denied` is called with the reason. When it accepts a URL with a host name, `choose_name` is
+    called, which may raise QuotaExceeded. Dialects add their own `couriers` before `start`."""
 
     def __init__(
         self,

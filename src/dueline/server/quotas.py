@@ -67,7 +67,8 @@ class Owner:
 
 
 class Bucket:
-    """`rate` per second, and at most `burst` at once; `left` at a time. Time is given, and may not go back."""
+    """A token bucket: it holds at most `burst`, gains `rate` per second, and has `left` now. The caller gives the time,
+    which must not go back."""
 
     __slots__ = ("at_s", "burst", "left", "rate")
 

@@ -52,8 +52,9 @@ class WrongStore(Exception):
 
 
 class OtherData(Exception):
-    """A send was refused, because the partition does not have the data that this process knows: the epoch that it has
-    (empty: none), its last send number, and the higher one that it is known to have had (0: none)."""
+    """A send was refused, because the partition does not have the data that this process knows. `epoch`: that of the
+    partition (empty: none). `number`: its last send number. `had`: a higher number that it is known to have had (0:
+    none)."""
 
     def __init__(self, epoch: str, number: int, had: int) -> None:
         super().__init__(epoch, number, had)
