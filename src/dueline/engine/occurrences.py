@@ -55,8 +55,8 @@ class Occurrences:
         return cls(_times(schedule), first_ms or 0, LAST_MS if last_ms is None else min(last_ms, LAST_MS))
 
     def check(self) -> None:
-        """Raises InvalidField if there is no occurrence at any time, because of the start or the end. One that has
-        passed is enough: what is accepted does not depend on the day."""
+        """Raises InvalidField if there is no occurrence at any time, because of the start or the end. An
+        occurrence in the past is enough, so what is accepted does not depend on today's date."""
         if self.after(-1) is None:
             if self._last_ms < LAST_MS:
                 raise InvalidField("no occurrence is between starts_at_ms and ends_at_ms", "ends_at_ms")

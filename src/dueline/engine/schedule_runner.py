@@ -154,7 +154,7 @@ class ScheduleRunner:
         self._running = True
 
     async def stop(self) -> None:
-        """End after the current schedules. The waiters must be drained, because the loops wait there."""
+        """End after the schedules in work. Drain the waiters first, because the loops wait there."""
         self._running = False
         loops = list(self._loops.values())
         for loop in loops:
@@ -171,8 +171,8 @@ class ScheduleRunner:
             loop.start()
 
     async def fence(self, namespace: str, name: str, stored: StoredSchedule, version: int) -> int:
-        """Write a version to every partition that an older one may send to. Returns the newest version that one of them
-        knows."""
+        """Write this version of a schedule to every partition to which an older version may still send, so that it no
+        longer can. Returns the newest version that any of these partitions has."""
         fences = await self._fence_topics(namespace, name, stored, version)
         return max((fence.version for fence in fences), default=version)
 
