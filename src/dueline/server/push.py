@@ -22,7 +22,7 @@ from ..push.hosts import Hosts
 from ..push.http_couriers import CarriedCourier, HttpCourier
 from ..push.manager import PushManager
 from ..push.observer import NullObserver, PushObserver
-from ..push.outgoing import Outgoing
+from ..push.outgoing_calls import OutgoingCalls
 from ..push.signing import check_secret, masked
 from ..rights import EVERYTHING, Grant
 from .start_checks import egress_of
@@ -70,7 +70,7 @@ class Push:
         )
         self._enabled = push.enabled
         self.resolver = resolver_of(settings)
-        self._outgoing = Outgoing(
+        self._outgoing = OutgoingCalls(
             self._egress,
             follow_redirects=push.follow_redirects,
             user_agent=push.user_agent or f"dueline/{__version__}",

@@ -12,7 +12,7 @@ from .topics import Topic, Topics
 from .waiters import Waiters
 
 
-class Pulling:
+class Puller:
     """Takes a pull from command to jobs."""
 
     def __init__(self, topics: Topics, waiters: Waiters, checks: Checks) -> None:
