@@ -18,7 +18,8 @@ from ...engine.completion import Done
 from ...engine.errors import StoreReplaced
 from ...engine.guards import Guard
 from ...engine.job import Partition
-from ...engine.store import Events, StalePolicy
+from ...engine.store import StalePolicy
+from ...engine.store_events import Events
 from . import codec, directory, event_stream, tokens, workers
 from .attempts import CLOCK_JUMPED, Attempts, Reply, expectation, read_reply
 from .clock import StoreClock
