@@ -2,7 +2,7 @@
 
 Schedules come every second. For each second, as many ordinary jobs were sent two seconds before. Both kinds are pulled
 by long polls from topics of their own, and acked. Lateness is the time from the occurrence to the answer of the pull,
-with the fsync of the pull, and for an occurrence also the pull of its schedule and the send of its job.
+with the fsync of the pull. The job of an occurrence is sent ahead, so both should be equal.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class _Pulls(threading.Thread):
 
 
 def _moment_ms(job: dict[str, Any]) -> int:
-    """When the job was wanted. The due time of an occurrence's job may be a little later: that is when it was sent."""
+    """When the job was wanted. An occurrence's job that was sent too late has a later due time: when it was sent."""
     _, at, occurrence = job["id"].rpartition("@")
     return int(occurrence) if at else job["due_at_ms"]
 

@@ -57,6 +57,23 @@ async def test_an_occurrence_becomes_one_job_even_when_the_job_is_long_gone(kit:
     assert await findings(kit) == []
 
 
+async def test_an_occurrence_that_was_sent_ahead_is_due_at_its_time_and_not_sent_again(kit: StoreKit) -> None:
+    at_ms = kit.clock.now_ms + 500
+    sent = await kit.send("a@1", at_ms=at_ms, retain_ms=0, occurrence=at(at_ms))
+    assert (sent.code, sent.state, sent.due_at_ms) == (Code.CREATED, State.SCHEDULED, at_ms)
+    assert await kit.store.fence(kit.partition, [Fence(NAME, 8)]) == [Fence(NAME, 8, at_ms)]
+    for version, code in ((7, Code.VERSION_MISMATCH), (8, Code.KEPT), (9, Code.KEPT)):
+        again = await kit.send("a@1", at_ms=at_ms, retain_ms=0, occurrence=at(at_ms, version))
+        assert (again.code, again.due_at_ms) == (code, at_ms)
+    await kit.advance(499)
+    assert await kit.pull_ids() == []
+    await kit.advance(1)
+    assert await kit.pull_ids() == ["a@1"]
+    await kit.ack("a@1")
+    assert (await kit.send("a@1", at_ms=at_ms, retain_ms=0, occurrence=at(at_ms, 9))).code is Code.KEPT
+    assert await findings(kit) == []
+
+
 async def test_occurrences_of_one_call_meet_each_other_and_other_schedules_do_not(kit: StoreKit) -> None:
     results = await kit.send_many(
         [

@@ -67,6 +67,19 @@ async def test_a_leased_job_that_is_replaced_in_another_topic_loses_its_lease(ki
     assert (job.topic, job.state, job.attempts) == ("b", State.SCHEDULED, 0)
 
 
+async def test_an_ack_by_id_finds_a_pulled_job_wherever_it_is_now(kit: StoreKit) -> None:
+    """A store may remember where it was pulled from, but the job may have moved or ended since."""
+    everywhere = namespace_ids(kit, "")
+    for number in range(3):
+        await kit.store.send(namespace_ids(kit, "a"), [item(str(number))])
+    assert await ids_of(kit, "a") == ["0", "1", "2"]
+    await kit.store.send(namespace_ids(kit, "b"), [item("1", 500)])
+    await kit.store.cancel(namespace_ids(kit, "a"), ["2"])
+    done = [(await kit.store.ack(everywhere, [Ref(id)]))[0].code for id in ("0", "1", "2", "0")]
+    assert done == [Code.OK, Code.OK, Code.NOT_FOUND, Code.NOT_FOUND]
+    assert await kit.store.read(everywhere, ["0", "1", "2"]) == [None, None, None]
+
+
 async def test_without_replace_the_other_topic_keeps_its_job(kit: StoreKit) -> None:
     await kit.store.send(namespace_ids(kit, "a"), [item("1")])
     for rule in (OnConflict.REJECT, OnConflict.KEEP):

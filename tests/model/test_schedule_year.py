@@ -24,9 +24,17 @@ async def test_no_occurrence_is_missed_doubled_or_early(schedules: int, start_ms
     result = await simulation.run(days)
     assert result.occurrences > 10 * schedules * days / 366
     assert result.is_right, result
+    assert 0 < result.ahead < result.occurrences
     assert set(result.calls) >= CALLS
 
 
 async def test_without_fences_occurrences_are_doubled() -> None:
     simulation = Simulation(some_schedules(40, seed=1), midnight(2026, 3, 5), most_calls=61, fenced=False)
     assert (await simulation.run(20)).doubled
+
+
+async def test_a_wrong_due_time_is_noticed() -> None:
+    for shift_ms in (-1, 1):
+        simulation = Simulation(some_schedules(40, seed=1), midnight(2026, 3, 5), most_calls=61, shift_ms=shift_ms)
+        result = await simulation.run(5)
+        assert (result.early > 0, result.late > 0) == (shift_ms < 0, shift_ms > 0)

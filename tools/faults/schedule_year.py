@@ -5,7 +5,7 @@
 One server at a time works on a store in memory, in virtual time. It is cut off at one of its store calls: the first one
 at its first call, the next one at a later one, and so on, in turn before the call takes effect and before its answer
 arrives. Then the next server begins. A job is gone as soon as it is sent, so its id protects nothing: only fences do.
-Every occurrence must become one job, not before its time.
+Every occurrence must become one job, which is due at the occurrence; if it was sent later, when it was sent.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dueline.engine.job import BodyKind, Partition
 from dueline.engine.limits import INTERNAL_NAMESPACE
 from dueline.engine.occurrences import Occurrences
 from dueline.engine.policy import TopicPolicy
-from dueline.engine.schedule import Misfire, Schedule
+from dueline.engine.schedule import Misfire, Overlap, Schedule
 from dueline.engine.store import Code, SendItem, SendOutcome
 from dueline.store.memory import MemoryStore
 from dueline.testing.clock import VirtualClock
@@ -46,34 +46,41 @@ STRIDE = 37  # lives end at another call each time, short and long ones mixed
 
 
 class Result(msgspec.Struct):
-    """What came of a run. `calls`: how often a server was cut off at each kind of call."""
+    """What came of a run. `early` and `late`: jobs that are due before and after the time that they should be.
+    `ahead`: jobs that were sent before their occurrence. `calls`: how often a server was cut off at each kind of
+    call."""
 
     occurrences: int
     missed: int
     doubled: int
     early: int
+    late: int
     unexpected: int
+    ahead: int
     lives: int
     seconds: float
     calls: dict[str, int]
 
     @property
     def is_right(self) -> bool:
-        return not (self.missed or self.doubled or self.early or self.unexpected)
+        return not (self.missed or self.doubled or self.early or self.late or self.unexpected)
 
 
 class _Watched(MemoryStore):
-    """Notes every job of a user at the moment it is sent, and removes it. `fenced` False: without fences, as a control
-    of the check."""
+    """Notes every job of a user at the moment it is sent, and removes it. As controls of the check, without fences
+    (`fenced` False), or with due times that are wrong by `shift_ms`."""
 
-    def __init__(self, clock: VirtualClock, fenced: bool) -> None:
+    def __init__(self, clock: VirtualClock, fenced: bool, shift_ms: int) -> None:
         super().__init__(clock)
         self.sent: list[tuple[str, str, int, int]] = []  # namespace, id, due, now
         self._fenced = fenced
+        self._shift_ms = shift_ms
 
     async def send(self, partition: Partition, items: Sequence[SendItem], policy_version: int = 0) -> list[SendOutcome]:
         if not self._fenced:
             items = [replace(item, occurrence=None) for item in items]
+        if self._shift_ms and partition.namespace != INTERNAL_NAMESPACE:
+            items = [replace(item, at_ms=(item.at_ms or 0) + self._shift_ms) for item in items]
         results = await super().send(partition, items, policy_version)
         if partition.namespace != INTERNAL_NAMESPACE:
             for item, result in zip(items, results, strict=True):
@@ -106,6 +113,7 @@ def some_schedules(number: int, seed: int) -> dict[tuple[str, str], Schedule]:
             Send(None, b"1", BodyKind.JSON),
             tz=tz,
             misfire=dice.choice((Misfire.LATEST, Misfire.ALL)),
+            overlap=dice.choice((Overlap.ALLOW, Overlap.ALLOW, Overlap.ALLOW, Overlap.SKIP)),
             **times,  # pyright: ignore[reportArgumentType]
         )
     return found
@@ -115,12 +123,17 @@ class Simulation:
     """One run. `most_calls`: the longest life of a server."""
 
     def __init__(
-        self, schedules: dict[tuple[str, str], Schedule], start_ms: int, most_calls: int, fenced: bool = True
+        self,
+        schedules: dict[tuple[str, str], Schedule],
+        start_ms: int,
+        most_calls: int,
+        fenced: bool = True,
+        shift_ms: int = 0,
     ) -> None:
         self.schedules = schedules
         self.clock = VirtualClock(start_ms)
         self.timer = VirtualTimer(self.clock)
-        self.store = _Watched(self.clock, fenced)
+        self.store = _Watched(self.clock, fenced, shift_ms)
         self.lives = 0
         self.shows = False  # prints how far it is
         self.cut: Counter[str] = Counter()
@@ -169,12 +182,15 @@ class Simulation:
             for at_ms in Occurrences.of(schedule).between(start_ms, end_ms, 1_000_000)
         }
         came = Counter((namespace, id) for namespace, id, _, _ in self.store.sent if _at_ms(id) <= end_ms)
+        times = [(_at_ms(id), due_ms, now_ms) for _, id, due_ms, now_ms in self.store.sent]
         return Result(
             occurrences=len(expected),
             missed=len(expected.keys() - came.keys()),
             doubled=sum(number - 1 for number in came.values()),
-            early=sum(1 for _, id, due_ms, now_ms in self.store.sent if min(due_ms, now_ms) < _at_ms(id)),
+            early=sum(due_ms < at_ms for at_ms, due_ms, _ in times),
+            late=sum(due_ms > max(at_ms, now_ms) for at_ms, due_ms, now_ms in times),
             unexpected=len(came.keys() - expected.keys()),
+            ahead=sum(now_ms < at_ms for at_ms, _, now_ms in times),
             lives=self.lives,
             seconds=seconds,
             calls=dict(self.cut),
@@ -204,8 +220,8 @@ def main() -> None:
         print(f"  cut off at {call}: {number}")
     print(
         f"{words.schedules} schedules, {words.days} days, {result.occurrences} occurrences, {result.lives} servers: "
-        f"{result.missed} missed, {result.doubled} doubled, {result.early} early, {result.unexpected} unexpected "
-        f"({result.seconds:.0f} s)"
+        f"{result.missed} missed, {result.doubled} doubled, {result.early} early, {result.late} due late, "
+        f"{result.unexpected} unexpected; {result.ahead} jobs were sent ahead ({result.seconds:.0f} s)"
     )
     raise SystemExit(not result.is_right)
 

@@ -18,20 +18,28 @@ MOST = 100  # missed occurrences that the policy "all" sends
 
 
 class Due(msgspec.Struct, frozen=True):
-    """First skip `skipped` occurrences: all that are earlier than `skipped_to_ms`. Then send the one at `at_ms`; None:
-    send none now."""
+    """First skip `skipped` occurrences: all that are earlier than `skipped_to_ms`, a time next to an occurrence that is
+    none itself. Then send the one at `at_ms`; None: send none now."""
 
     at_ms: int | None = None
     skipped: int = 0
     skipped_to_ms: int = 0
 
 
-def due(occurrences: Occurrences, misfire: Misfire, decided_at_ms: int, now_ms: int, missed_until_ms: int = 0) -> Due:
-    """What to do with the occurrences in (decided_at_ms, now_ms], one to be sent at a time."""
+def due(
+    occurrences: Occurrences,
+    misfire: Misfire,
+    decided_at_ms: int,
+    now_ms: int,
+    missed_until_ms: int = 0,
+    lead_ms: int = 0,
+) -> Due:
+    """What to do with the occurrences in (decided_at_ms, now_ms + lead_ms], one to be sent at a time. One that is still
+    to come was not missed."""
     first_ms = occurrences.after(decided_at_ms)
-    if first_ms is None or first_ms > now_ms:
+    if first_ms is None or first_ms > now_ms + lead_ms:
         return Due()
-    if first_ms > max(now_ms - GRACE_MS - 1, missed_until_ms):
+    if first_ms > max(now_ms - GRACE_MS - 1, min(missed_until_ms, now_ms)):
         return Due(first_ms)
     last_ms, count = occurrences.last(decided_at_ms, now_ms)
     if last_ms is None:

@@ -52,8 +52,9 @@ class Schedule(msgspec.Struct, frozen=True):
 
 class ScheduleView(msgspec.Struct, frozen=True):
     """A schedule as it is now. `version` grows with every change by a caller. `next_at_ms`: the next occurrence; None:
-    there is none, or the schedule is paused. `last_at_ms` and `last_job`: the last occurrence that became a job.
-    `last_error`: why the current occurrence has no job yet. `missed_count`: occurrences that passed without a job."""
+    there is none, or the schedule is paused. `last_at_ms` and `last_job`: the last occurrence that became a job, which
+    is sent half a second ahead. `last_error`: why the current occurrence has no job yet. `missed_count`: occurrences
+    that passed without a job."""
 
     name: str
     version: int

@@ -1,11 +1,24 @@
 """Sends the jobs of schedules: a consumer of the topics that hold them, like any other.
 
-    pull due schedules --> one occurrence each: fences of a new version, skip what was missed, send --> release to the
-         ^                                                                                              next occurrence
-         +------------------------------------------------------------------------------------------------------+
+A schedule is due LEAD_MS before its next occurrence (with overlap `skip` at it, because the last job may still end
+before that). The job is sent at once, with the occurrence as its due time: the store delivers it as punctually as
+any other job, and never earlier. A turn decides one occurrence:
+
+    leased
+      |-- deleted -------------- write the fences; remove it, if a job was sent ahead not before that one is due
+      |-- new version ---------- write the fences; take over what the version before has sent or skipped
+      v
+    time to send? -------------- no ----------------------------------------------+
+      |-- some were missed ----- write that into the fences, count them           |
+      |-- nothing is left ------ (misfire `skip`) --------------------------------+
+      |-- the last job lives --- (overlap `skip`) write that into the fences -----+
+      v                                                                           v
+    send ----------------------- created, or kept: it was sent before ----------> release to the next occurrence
+      |-- kept, the fence is later: it was skipped -----------------------------> the same
+      +-- refused, or no answer ------------------------------------------------> release after a back-off
 
 Nothing here is remembered. A server that dies before its release leaves a lease that ends; the next one does the same
-step again. What was sent already is KEPT by the fence of its partition, so any number of servers may run this loop, and
+turn again. What was sent already is KEPT by the fence of its partition, so any number of servers may run this loop, and
 a server that was stopped in the middle can do no harm when it continues: its send is KEPT or refused, and its release
 comes too late.
 """
@@ -24,7 +37,7 @@ from .errors import BadRequest, DuelineError, NotFound, VersionMismatch
 from .fence import Fence, Occurrence
 from .job import LIVE, Job, LeasedJob, Partition
 from .job_calls import JobCalls
-from .limits import BATCH_JOBS, INTERNAL_NAMESPACE, LAST_MS
+from .limits import BATCH_JOBS, INTERNAL_NAMESPACE
 from .metrics import ScheduleMetrics
 from .misfire import Due, due
 from .rounds import Rounds
@@ -32,14 +45,17 @@ from .schedule import Overlap, Schedule
 from .sender import Sender
 from .store import Code, Ref, Release, Store
 from .stored_schedule import (
+    LEAD_MS,
     LEASE_MS,
     StoredSchedule,
     fence_name,
+    lead_ms,
     namespace_of,
     occurrence_id,
     occurrence_send,
     occurrences_of,
     pack_progress,
+    turn_at_ms,
     unpack,
     unpack_progress,
 )
@@ -48,7 +64,7 @@ from .topics import Topic, TopicConfig, Topics
 from .waiters import Waiters
 
 WAIT_MS = 3_600_000
-FIRST_BACK_OFF_MS, LAST_BACK_OFF_MS = 1_000, 60_000
+FIRST_BACK_OFF_MS, LAST_BACK_OFF_MS = LEAD_MS, 60_000  # what is refused ahead is tried again when its time comes
 NEWER = "a partition knows a newer version of this schedule: write the schedule again"
 
 
@@ -80,9 +96,8 @@ class Turn:
         return self.progress.version != self.version
 
     @property
-    def next_at_ms(self) -> int:
-        next_ms = None if self.schedule.paused else occurrences_of(self.schedule).after(self.decided_at_ms)
-        return LAST_MS if next_ms is None else next_ms
+    def next_at_ms(self) -> int | None:
+        return None if self.schedule.paused else occurrences_of(self.schedule).after(self.decided_at_ms)
 
     def send(self, at_ms: int) -> Send:
         """The job of an occurrence."""
@@ -110,15 +125,19 @@ class Turn:
         self.skipped += 1
 
     def catch_up(self, at_ms: int) -> None:
-        """A fence has this time. If it is an occurrence, that became a job; all others up to there were skipped."""
+        """A fence has this time. If it is an occurrence, that became a job; all others up to there were skipped. A skip
+        writes a time next to an occurrence. Any other time is an occurrence of an older version with other times, which
+        was sent ahead: the occurrences of this version begin after it."""
         if at_ms <= self.decided_at_ms:
             return
         occurrences = occurrences_of(self.schedule)
-        missed = occurrences.last(self.decided_at_ms, at_ms - 1)[1]
-        is_sent = occurrences.after(at_ms - 1) == at_ms
+        near_ms = occurrences.after(at_ms - 2)
+        missed = 0
+        if near_ms is not None and near_ms <= at_ms + 1:
+            missed = occurrences.last(self.decided_at_ms, at_ms - 1)[1]
         self.decide(at_ms, missed)
         self.missed += missed
-        if is_sent:
+        if near_ms == at_ms:
             self.sent(at_ms, occurrence_id(self.name, at_ms), self.schedule.topic)
 
     def failed(self, error: str) -> None:
@@ -218,14 +237,21 @@ class ScheduleRunner:
 
     async def _turn(self, turn: Turn) -> None:
         if turn.stored.deleted:
-            await self._fence_topics(turn.namespace, turn.name, turn.stored, turn.version)
-            await self._store.ack(turn.partition, (Ref(turn.name, turn.lease),))
+            await self._remove(turn)
             return
         try:
             await self._decide(turn)
         except BadRequest as error:  # this server does not know its zone, for example; the others go on
             turn.failed(f"{error.code}: {error.field} {error.message}")
         await self._release([turn])
+
+    async def _remove(self, turn: Turn) -> None:
+        """A schedule of the same name that is written before the last occurrence comes must learn that it was sent."""
+        last_ms = _last_ms(await self._fence_topics(turn.namespace, turn.name, turn.stored, turn.version))
+        if last_ms > self._store.now_ms():
+            await self._store.release(turn.partition, (Release(turn.name, turn.lease, at_ms=last_ms, count=False),))
+        else:
+            await self._store.ack(turn.partition, (Ref(turn.name, turn.lease),))
 
     async def _release(self, turns: Sequence[Turn]) -> None:
         """Write down what became of schedules of one partition, and when they are due again."""
@@ -234,7 +260,7 @@ class ScheduleRunner:
                 turn.name,
                 turn.lease,
                 delay_ms=turn.delay_ms,
-                at_ms=turn.next_at_ms if turn.delay_ms is None else None,
+                at_ms=turn_at_ms(turn.schedule, turn.next_at_ms) if turn.delay_ms is None else None,
                 count=False,
                 progress=pack_progress(turn.progress),
             )
@@ -274,16 +300,17 @@ class ScheduleRunner:
     def _due(self, turn: Turn) -> Due:
         schedule = turn.schedule
         occurrences, now_ms = occurrences_of(schedule), self._store.now_ms()
-        return due(occurrences, schedule.misfire, turn.decided_at_ms, now_ms, turn.stored.missed_until_ms)
+        missed_until_ms = turn.stored.missed_until_ms
+        return due(occurrences, schedule.misfire, turn.decided_at_ms, now_ms, missed_until_ms, lead_ms(schedule))
 
     async def _take_over(self, turn: Turn, at_ms: int) -> None:
-        """Go on after what an older version did. Its holder may have sent a job, and lost its lease to the change
-        before it could write that down: then the fence shows it, or the job itself if the occurrences have changed."""
+        """Go on after what an older version did, up to the time in the fences. Its holder may have sent a job, and lost
+        its lease to the change before it could write that down. Then the job itself shows it, and in which topic."""
         id = occurrence_id(turn.name, at_ms)
         is_first = turn.progress.version < turn.stored.progress_from  # the older one was deleted: nothing is taken over
-        if at_ms > turn.decided_at_ms:
-            turn.catch_up(at_ms)
-        elif at_ms > turn.progress.decided_at_ms and not is_first:
+        is_known = at_ms <= turn.progress.decided_at_ms
+        turn.catch_up(at_ms)
+        if not is_first and not is_known:
             for topic in turn.stored.fenced:
                 if await self._job(turn.namespace, topic, id) is not None:
                     turn.sent(at_ms, id, topic)
@@ -294,7 +321,7 @@ class ScheduleRunner:
         commands = [turn.send(at_ms) for turn, at_ms in some]
         first = some[0][0]
         answers = await self._sender.send_occurrences(first.namespace, first.schedule.topic, commands)
-        for (turn, at_ms), answer in zip(some, answers, strict=True):
+        for (turn, at_ms), command, answer in zip(some, commands, answers, strict=True):
             if isinstance(answer, DuelineError):  # if it may have been sent all the same, the next try finds out
                 newer = isinstance(answer, VersionMismatch)
                 turn.failed(NEWER if newer else f"{answer.code}: {answer.message}")
@@ -305,7 +332,7 @@ class ScheduleRunner:
             else:
                 turn.sent(at_ms, answer.id, turn.schedule.topic)
                 if answer.result == "created":
-                    self._metrics.count_fired(max(self._store.now_ms() - at_ms, 0))
+                    self._metrics.count_fired(max(self._store.now_ms() - (command.at_ms or 0), 0))
 
     async def _last_lives(self, turn: Turn) -> bool:
         """Whether the job of the last occurrence is not finished yet."""

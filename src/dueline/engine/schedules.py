@@ -33,6 +33,7 @@ from .sender import Sender
 from .sending import send_item
 from .store import Code, OnConflict, Query, StalePolicy, Store
 from .stored_schedule import (
+    LEAD_MS,
     TAG,
     Progress,
     StoredSchedule,
@@ -40,6 +41,7 @@ from .stored_schedule import (
     home_topic,
     item_of,
     occurrences_of,
+    turn_at_ms,
     unpack,
     unpack_progress,
 )
@@ -80,10 +82,10 @@ class Schedules:
         self, namespace: str, name: str, schedule: Schedule, version: int | None
     ) -> tuple[ScheduleView, bool]:
         """Create or replace a schedule. Returns it, and whether it is new. Its first occurrence is later than this
-        call. `version`: replace only this version; 0: only create. Raises VersionMismatch with the current version."""
+        call, and than the last one that was sent ahead. `version`: replace only this version; 0: only create. Raises
+        VersionMismatch with the current version."""
         check_schedule_name(namespace, name)
-        occurrences = Occurrences.of(schedule)
-        occurrences.check()
+        Occurrences.of(schedule).check()
         await self._check(namespace, name, schedule)
         home = await self._home(namespace)
         async with self._alone(namespace, name):
@@ -98,10 +100,12 @@ class Schedules:
                 if job is not None and old is not None:
                     fenced = _fenced(old, progress, job.version, schedule.topic)
                     new = replace(new, fenced=fenced, progress_from=job.version + 1 if is_new else old.progress_from)
-                at_ms = None if schedule.paused else occurrences.after(now_ms)
+                if is_new:
+                    progress = Progress()
+                at_ms = turn_at_ms(schedule, _next_at_ms(new, progress))
                 written = await self._write(namespace, home, name, new, at_ms, 0 if job is None else job.version)
                 if written is not None:
-                    return _view(name, written, new, Progress() if is_new else progress), is_new
+                    return _view(name, written, new, progress), is_new
         raise Conflict(CHANGED)
 
     async def get(self, namespace: str, name: str) -> ScheduleView:
@@ -189,7 +193,7 @@ class Schedules:
     async def _check(self, namespace: str, name: str, schedule: Schedule) -> None:
         """Refuse a schedule whose jobs could not be sent."""
         check_name(schedule.topic, "topic")
-        within(schedule.jitter_ms, 0, self._checks.limits.max_delay_ms, "jitter_ms")
+        within(schedule.jitter_ms, 0, self._checks.limits.max_delay_ms - LEAD_MS, "jitter_ms")
         job = schedule.job
         for field in ("id", "delay_ms", "at_ms", "merge", "on_conflict"):
             if getattr(job, field) is not None:
@@ -221,9 +225,8 @@ class Schedules:
                 now_ms = self._store.now_ms()
                 new = change(old, progress, now_ms)
                 new = replace(new, fenced=_fenced(old, progress, job.version, old.schedule.topic))
-                after_ms = max(new.from_ms, progress.decided_at_ms)
-                at_ms = _next_at_ms(new.schedule, after_ms)
-                written = await self._write(namespace, home, name, new, now_ms if new.deleted else at_ms, job.version)
+                at_ms = now_ms if new.deleted else turn_at_ms(new.schedule, _next_at_ms(new, progress))
+                written = await self._write(namespace, home, name, new, at_ms, job.version)
                 if written is not None:
                     return _view(name, written, new, progress)
         raise Conflict(CHANGED)
@@ -234,7 +237,7 @@ class Schedules:
         return self._locks.setdefault((namespace, name), asyncio.Lock())
 
     async def _write(
-        self, namespace: str, home: Topic, name: str, new: StoredSchedule, at_ms: int | None, replaces: int
+        self, namespace: str, home: Topic, name: str, new: StoredSchedule, at_ms: int, replaces: int
     ) -> int | None:
         """Replace the schedule's job and write its fences. Returns its version; None: it was changed in between.
 
@@ -250,10 +253,8 @@ class Schedules:
             version = again
         return version
 
-    async def _replace(
-        self, home: Topic, name: str, new: StoredSchedule, at_ms: int | None, replaces: int
-    ) -> int | None:
-        item = item_of(name, new, LAST_MS if at_ms is None else at_ms, replaces)
+    async def _replace(self, home: Topic, name: str, new: StoredSchedule, at_ms: int, replaces: int) -> int | None:
+        item = item_of(name, new, at_ms, replaces)
         try:
             [result] = await self._store.send(home.partition_of(name), (item,), home.version)
         except StalePolicy:
@@ -268,13 +269,11 @@ def _read(job: Job) -> tuple[Job, StoredSchedule, Progress]:
 
 
 def _view(name: str, version: int, stored: StoredSchedule, progress: Progress) -> ScheduleView:
-    schedule = stored.schedule
-    after_ms = max(stored.from_ms, progress.decided_at_ms)
     return ScheduleView(
         name=name,
         version=version,
-        schedule=schedule,
-        next_at_ms=_next_at_ms(schedule, after_ms),
+        schedule=stored.schedule,
+        next_at_ms=_next_at_ms(stored, progress),
         last_at_ms=progress.last_at_ms,
         last_job=progress.last_job,
         last_error=progress.error,
@@ -282,7 +281,8 @@ def _view(name: str, version: int, stored: StoredSchedule, progress: Progress) -
     )
 
 
-def _next_at_ms(schedule: Schedule, after_ms: int) -> int | None:
+def _next_at_ms(stored: StoredSchedule, progress: Progress) -> int | None:
+    schedule, after_ms = stored.schedule, max(stored.from_ms, progress.decided_at_ms)
     try:
         return None if schedule.paused else occurrences_of(schedule).after(after_ms)
     except BadRequest:  # this server does not know its zone, for example: `last_error` says so

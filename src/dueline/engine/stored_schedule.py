@@ -1,7 +1,8 @@
 """The stored form of a schedule: the body and the progress of its job. No I/O.
 
 A schedule is a job in the server's own namespace, in one topic per namespace of users. Its id is the schedule's name,
-its version the schedule's version. Changes by callers write the body; the server that leases it writes the progress.
+its version the schedule's version. Changes by callers write the body; the server that leases it writes the progress. It
+is due a little before the next occurrence (`turn_at_ms`), so that the occurrence's job is there when its time comes.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 from .commands import Send
 from .errors import InvalidField
 from .job import BodyKind
-from .limits import INTERNAL_NAMESPACE, MAX_ID_BYTES, check_name
+from .limits import INTERNAL_NAMESPACE, LAST_MS, MAX_ID_BYTES, check_name
 from .occurrences import Occurrences
 from .policy import AT_ONCE, JobPolicy, StoredRetry, stored_retry
 from .schedule import Misfire, Overlap, Schedule
@@ -25,6 +26,7 @@ from .store import OnConflict, SendItem
 HOME = "schedules:"  # the topic of a namespace's schedules is this and the name of the namespace
 TAG = "schedule"  # lists schedules by name
 LEASE_MS = 10_000  # if a server dies, another one takes over after this time
+LEAD_MS = 500  # less than MIN_EVERY_MS: at most one occurrence is ahead
 POLICY = JobPolicy(lease_ms=LEASE_MS, max_attempts=None, retain_ms=0, retry=AT_ONCE)
 MAX_NAME_BYTES = MAX_ID_BYTES - len("@run-") - 15  # an occurrence's id has the name and a time in it
 
@@ -44,8 +46,8 @@ class StoredSchedule(msgspec.Struct, frozen=True):
 
 class Progress(msgspec.Struct, frozen=True, array_like=True):
     """What became of the occurrences. `version`: of the schedule that wrote this. `decided_at_ms`: every occurrence up
-    to here was sent or skipped. `last_...`: the last one that was sent. `missed`: how many never became a job.
-    `failures`: tries of the current one."""
+    to here was sent or skipped; up to LEAD_MS ahead of the clock. `last_...`: the last one that was sent. `missed`: how
+    many never became a job. `failures`: tries of the current one."""
 
     version: int = 0
     decided_at_ms: int = 0
@@ -169,6 +171,17 @@ def occurrences_of(schedule: Schedule) -> Occurrences:
     """The occurrences of a checked schedule."""
     times = (schedule.cron, schedule.tz, schedule.every_ms, schedule.starts_at_ms, schedule.ends_at_ms)
     return _occurrences(*times)
+
+
+def lead_ms(schedule: Schedule) -> int:
+    """How long before its occurrence a job is sent. With overlap `skip` the occurrence itself must be awaited: the last
+    job may still end before it."""
+    return 0 if schedule.overlap is Overlap.SKIP else LEAD_MS
+
+
+def turn_at_ms(schedule: Schedule, next_ms: int | None) -> int:
+    """When the schedule's job is due, so that its next occurrence is sent in time. None: there is no next one."""
+    return LAST_MS if next_ms is None else next_ms - lead_ms(schedule)
 
 
 @lru_cache(4096)

@@ -30,9 +30,9 @@ class Waiter:
         "jobs",
         "lease_ms",
         "max",
-        "over",
         "owner",
         "queues",
+        "timed_out",
         "timeout",
         "topics",
         "until_s",
@@ -64,13 +64,18 @@ class Waiter:
         self.untried: list[PartitionQueue] = []  # queues to ask in next, best first; empty: parked
         self.asking: PartitionQueue | None = None  # the queue whose call includes this waiter
         self.jobs: list[LeasedJob] = []
-        self.over = False  # time is up: answer as soon as no call includes it
-        self.timeout: Handle | None = None
+        self.timed_out = False
+        self.timeout: Handle | None = None  # set once it parks
         self.error: BaseException | None = None  # of the last call, if it failed
 
     @property
     def lacks(self) -> int:
         return self.max - len(self.jobs)
+
+    @property
+    def over(self) -> bool:
+        """Time is up: answer as soon as no call includes it."""
+        return self.timed_out or (self.until_s is not None and self.owner.timer.time() >= self.until_s)
 
     @property
     def is_full(self) -> bool:
@@ -89,8 +94,14 @@ class Waiter:
                 self.untried = due
                 due[0].pump()
             else:
-                for queue in self.queues:
-                    queue.arm()
+                self.park(self.until_s)
+
+    def park(self, until_s: float) -> None:
+        """Sleep until a queue is due or woken, or time is up. Most waiters get their jobs before, and need no timer."""
+        if self.timeout is None:
+            self.timeout = self.owner.timer.call_later(max(0.0, until_s - self.owner.timer.time()), self.time_out)
+        for queue in self.queues:
+            queue.arm()
 
     def proceed(self, asked: PartitionQueue, filled: bool, more: bool) -> None:
         """After a call: answer, or ask the next partition. `filled`: the waiter got all the jobs it asked for."""
@@ -121,7 +132,7 @@ class Waiter:
         self.owner.release(self)
 
     def time_out(self) -> None:
-        self.over = True
+        self.timed_out = True
         if self.asking is None:
             self.finish()
 

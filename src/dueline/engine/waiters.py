@@ -354,8 +354,6 @@ class Waiters:
         waiter = Waiter(self, topics, max, lease_ms, until_s, fails_fast, by, done)
         for topic in topics:
             self._join(waiter, topic)
-        if until_s is not None:
-            waiter.timeout = self.timer.call_later(wait_ms / 1000, waiter.time_out)
         self.count += 1
         waiter.advance()
         return waiter

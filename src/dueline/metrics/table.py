@@ -75,7 +75,7 @@ SCHEDULE_OCCURRENCES = _schedules.counter(
 )
 SCHEDULE_LATENESS = _schedules.histogram(
     "dueline_schedule_lateness_seconds",
-    "Time from an occurrence to the send of its job, without jitter.",
+    "How much later than its due time the job of an occurrence was sent. 0: ahead, as it should be.",
     (),
     (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60),
 )

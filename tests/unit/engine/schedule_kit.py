@@ -10,6 +10,7 @@ from dueline.engine.commands import Pull, Send, TopicPatch
 from dueline.engine.engine import Engine
 from dueline.engine.errors import UnknownOutcome
 from dueline.engine.job import BodyKind, LeasedJob, Partition
+from dueline.engine.limits import Limits
 from dueline.engine.policy import TopicPolicy
 from dueline.engine.schedule import Schedule, ScheduleView
 from dueline.engine.store import Code, Outcome, Ref, Release, SendItem, SendOutcome
@@ -68,10 +69,10 @@ class ScheduleKit:
         self.memory = BlockingStore(self.clock)
         self.servers: list[tuple[CutStore, Engine]] = []
 
-    async def serve(self, at: int = 0, *, done: bool = False) -> Engine:
+    async def serve(self, at: int = 0, *, done: bool = False, limits: Limits = Limits()) -> Engine:
         """Start another server, which is gone at its call number `at`."""
         store = CutStore(self.memory, at, done=done)
-        engine = Engine(store, timer=store.timer(self.timer), round_s=SELDOM_S, idle_ms=int(SELDOM_S * 1000))  # pyright: ignore[reportArgumentType]
+        engine = Engine(store, limits, timer=store.timer(self.timer), round_s=SELDOM_S, idle_ms=int(SELDOM_S * 1000))  # pyright: ignore[reportArgumentType]
         self.servers.append((store, engine))
         starting = asyncio.ensure_future(engine.start())
         await settled()

@@ -1,4 +1,8 @@
-"""Calls by id alone, for namespaces with `namespace_ids`: finds the topic of each id first."""
+"""Calls by id alone, for namespaces with `namespace_ids`: finds the topic of each id first.
+
+A consumer mostly names a job that it has just pulled through this process. So the topics of the latest pulled jobs are
+remembered. If such a job has moved to another topic since, the call says so (ELSEWHERE), and the topic is looked up.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from ...engine.errors import Unavailable
-from ...engine.job import Partition
+from ...engine.job import LeasedJob, Partition
 from ...engine.store import Code, Outcome
 from . import codec
 from .calls import Calls
@@ -16,6 +20,7 @@ from .calls import Calls
 Item = TypeVar("Item")
 
 MOVES = 8  # how often a job may move to another topic during one call
+MOST_PULLED = 10_000
 MOVED = "the job keeps moving between topics; nothing was done"
 
 
@@ -24,6 +29,19 @@ class IdLookup:
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
+        self._pulled: dict[tuple[str, str], str] = {}  # namespace and id: the topic
+
+    def pulled(self, partition: Partition, jobs: Sequence[LeasedJob]) -> None:
+        """Remember the topics of pulled jobs."""
+        pulled = self._pulled
+        for job in jobs:
+            if len(pulled) >= MOST_PULLED:
+                del pulled[next(iter(pulled))]
+            pulled[partition.namespace, job.id] = job.topic
+
+    def pulled_from(self, partition: Partition, id: str) -> str | None:
+        """The topic that a job was pulled from, once. None: it is not known."""
+        return self._pulled.pop((partition.namespace, id), None)
 
     async def topics_of(self, partition: Partition, ids: Sequence[str]) -> list[str | None]:
         """The topic of each id; None if there is no such job."""

@@ -14,13 +14,14 @@ from ...engine.outcomes import OutcomeHook
 from ...engine.store import Outcome, Pull, PullOutcome, Release
 from . import outcome_reports, pulled_jobs, requests
 from .calls import Calls
+from .id_lookup import IdLookup
 
 _EXPIRED, _EXHAUSTED, _CORRUPT = (Reason.EXPIRED,), (Reason.EXHAUSTED,), (Reason.CORRUPT,)
 DAMAGED = "the stored body does not match its checksum"
 
 
 class Pulls:
-    """`release` ends the jobs that were found to be damaged."""
+    """`release` ends the jobs that were found to be damaged. `lookup` remembers where jobs were pulled from."""
 
     def __init__(
         self,
@@ -28,7 +29,9 @@ class Pulls:
         hook: OutcomeHook,
         history_bytes: int,
         release: Callable[[Partition, Sequence[Release]], Awaitable[list[Outcome]]],
+        lookup: IdLookup,
     ) -> None:
+        self._lookup = lookup
         self._calls = calls
         self._hook = hook
         self._history_bytes = history_bytes
@@ -50,6 +53,8 @@ class Pulls:
         def read(reply: tuple[int, int, list[int], bytes]) -> PullOutcome | Coroutine[Any, Any, PullOutcome]:
             now_ms, said, n, blob = reply
             jobs, corrupt = pulled_jobs.decode(n, blob, partition.topic, base, now_ms)
+            if partition.namespace_ids:
+                self._lookup.pulled(partition, jobs)
             if (heard := self._hook.outcomes) is not None:
                 outcome_reports.report_pull(heard, partition, pull.credits, jobs, n, blob)
             deaths = _EXPIRED * n[3] + _EXHAUSTED * n[4] + _CORRUPT * len(corrupt)

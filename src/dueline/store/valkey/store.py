@@ -125,7 +125,7 @@ class ValkeyStore:
         self._locks: dict[tuple[str, Partition], asyncio.Lock] = {}
         self._lookup = IdLookup(self._calls)
         self._sends = Sends(self._openings, self._batchers, self._alone)
-        self._pulls = Pulls(self._calls, self.hook, self._history_bytes, self.release)
+        self._pulls = Pulls(self._calls, self.hook, self._history_bytes, self.release, self._lookup)
 
     @property
     def events(self) -> Events | None:
@@ -244,6 +244,10 @@ class ValkeyStore:
         if partition.topic or not partition.namespace_ids:
             self._batchers.of("ack", partition, 0, self._acks).post(items, done)
         elif len(items) == 1:
+            topic = self._lookup.pulled_from(partition, items[0].id)
+            if topic is not None:
+                self._ack_found(partition, items, done, [topic])
+                return
             found = partial(self._ack_found, partition, items, done)
             self._batchers.of("find", partition, 0, self._finds).post(items, found)
         else:
