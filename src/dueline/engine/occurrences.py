@@ -174,8 +174,8 @@ class CronTimes:
         return None
 
     def _instants(self, wall: datetime) -> tuple[int, ...]:
-        """When this time of the expression comes. Of the second pass of a fold, fixed times ask for nothing
-        (`_rest_of`)."""
+        """The instants at which the clocks show this time: none in a gap, two in a fold. A fixed time in a gap comes at
+        the end of the gap; its second instant in a fold is skipped by `_rest_of`."""
         before, after = self._clock.offsets_s(wall)
         if before < after:
             return (self._clock.change_s(wall),) if self._cron.is_fixed else ()

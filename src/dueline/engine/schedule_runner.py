@@ -358,8 +358,8 @@ class ScheduleRunner:
         return [one for some in written for one in some]
 
     async def _fence_topics(self, namespace: str, name: str, stored: StoredSchedule, version: int) -> list[Fence]:
-        """Write the fences of a new version, and return them as they are now. Topics that it does not send to get a
-        fence that ends."""
+        """Write the fences of a new version, and return them as they are now. A topic to which it no longer
+        sends gets a fence that expires."""
         found: list[Fence] = []
         for topic in stored.fenced:
             gone = stored.deleted or topic != stored.schedule.topic
