@@ -27,7 +27,7 @@ from dueline.push.dispatcher import PushContext
 from dueline.push.hosts import Hosts
 from dueline.push.http_couriers import HttpCourier
 from dueline.push.manager import PushManager
-from dueline.push.outgoing import Call, CallFailed, Response
+from dueline.push.outgoing_calls import Call, CallFailed, Response
 from dueline.store.memory import MemoryStore
 from dueline.testing.clock import VirtualClock
 from dueline.testing.timer import VirtualTimer

@@ -9,7 +9,7 @@ import pytest
 
 from dueline.engine.commands import Send
 from dueline.engine.job import BodyKind
-from dueline.engine.tokens import MadeToken, TokenWish
+from dueline.engine.tokens import NewToken, TokenWish
 from dueline.rights import EVERYTHING, Grant, Right, TokenLimits
 
 from .matrix_kit import Caller, Server, ask
@@ -17,7 +17,7 @@ from .matrix_kit import Caller, Server, ask
 LISTED, OTHER = "8.8.8.8", "8.8.4.4"
 
 
-async def made(server: Server, **limits: Any) -> MadeToken:
+async def made(server: Server, **limits: Any) -> NewToken:
     wish = TokenWish("limited", (Right.ADMIN,), None, limits=TokenLimits(**limits))
     return await server.app.engine.tokens.make(wish, EVERYTHING)
 

@@ -38,8 +38,8 @@ _MISSING = """
 - Repairs: nothing sweeps over jobs to mend them. `dueline fsck` finds what is wrong.
 - Traces of single observations (exemplars): spans carry the ids of jobs and topics instead
   ([tracing](tracing.md)).
-- Histograms per topic other than these: each one adds 18 lines per topic. Half of a large page are
-  the buckets of one.
+- More histograms per topic: each one adds 18 lines per topic, and the buckets of a single one can
+  be half of a large page.
 """
 _DIALECTS = """
 ## Metrics of other protocols

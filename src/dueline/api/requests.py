@@ -128,7 +128,9 @@ class PatchJob(Request, frozen=True, kw_only=True):
     version: Ms | None = None
 
 
-ConsumerName = Annotated[str, Meta(min_length=1, max_length=128, description="Who takes the jobs, for their history.")]
+ConsumerName = Annotated[
+    str, Meta(min_length=1, max_length=128, description="Who takes the jobs; noted in the jobs' history.")
+]
 
 
 class Lease(Request, frozen=True):

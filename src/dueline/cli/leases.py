@@ -37,7 +37,9 @@ def pull(
         int | None, typer.Option("--wait", parser=duration, metavar="DURATION", help="Wait for a due job, up to 5m.")
     ] = None,
     ack: Annotated[bool, typer.Option("--ack", help="Ack the jobs once they are printed.")] = False,
-    by: Annotated[str | None, typer.Option("--by", metavar="NAME", help="Your name, for their history.")] = None,
+    by: Annotated[
+        str | None, typer.Option("--by", metavar="NAME", help="Your name, noted in the jobs' history.")
+    ] = None,
 ) -> None:
     """Lease due jobs; prints an empty list if nothing is due."""
     answer = session.call(calls.pull(topics, max, lease, wait or 0, by))

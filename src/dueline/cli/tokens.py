@@ -67,7 +67,8 @@ def create(
         int | None, typer.Option(help="Jobs in its unanswered calls, per server process.")
     ] = None,
     look_ups_per_s: Annotated[
-        float | None, typer.Option(help="Host names that it chooses for pushes per second, per server process.")
+        float | None,
+        typer.Option(help="Host names in the push URLs that it sends: this many per second, per server process."),
     ] = None,
     push_allow: Annotated[
         list[str] | None,

@@ -440,7 +440,7 @@ def _succeeded(call: Call[Any], status: int) -> bool:
 
 
 def _has_results(call: Call[Any], error: DuelineApiError) -> bool:
-    """Whether a refusal of all items is an answer: each item has its own error."""
+    """Whether this refusal of a call on many jobs has a result for each job, so that it is an answer."""
     return call.many and not isinstance(error, Unavailable | RateLimited)
 
 

@@ -32,7 +32,7 @@ class DuelineApiError(Exception):
 
     `code` is stable and meant for programs, `message` is for people, `field` names the invalid field of the request.
     `results`: if a call on many jobs took several requests, the results of the requests before this error. `version`:
-    the current version, if the call asked for another one."""
+    the current version, if the call expected another one."""
 
     code: str = "error"
 

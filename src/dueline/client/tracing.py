@@ -257,7 +257,7 @@ class ManySends:
 # --- a worker --------------------------------------------------------------------------------------------------------
 
 
-class Processing:
+class HandlerSpan:
     """The span of one run of a job's handlers. It is the current one in the block; `ended` may end it before that."""
 
     def __init__(self, job: LeasedJob) -> None:
@@ -265,7 +265,7 @@ class Processing:
         self._span: Span | None = None
         self._before: Any = None
 
-    def __enter__(self) -> Processing:
+    def __enter__(self) -> HandlerSpan:
         if not loaded():
             return self
         otel, job = _otel(), self._job

@@ -43,7 +43,7 @@ class AuditFilter(msgspec.Struct, frozen=True):
 
 
 class AuditLog(Protocol):
-    """Each method is one call, or few bounded ones."""
+    """Each method is one store call, or a few, and each of them is bounded."""
 
     async def append(self, entries: Sequence[AuditEntry], max_entries: int = 0) -> None:
         """Append, then drop the oldest beyond `max_entries`. This number is remembered; 0: the remembered one, else

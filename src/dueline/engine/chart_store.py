@@ -38,7 +38,8 @@ class ChartStore(Protocol):
         ...
 
     async def set_pending(self, namespace: str, minute: int, pending: int, next_minute: int) -> None:
-        """The pending jobs at the end of a minute. Nobody is asked to count them before `next_minute`."""
+        """The pending jobs at the end of a minute. No process is asked to count them again before
+        `next_minute`."""
         ...
 
     async def read(self, namespace: str, minute: int, count: int) -> tuple[int | None, list[ChartRow]]:

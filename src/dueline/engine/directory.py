@@ -57,7 +57,8 @@ def namespace_of(key: tuple[str, str]) -> str | None:
 
 class Directory(Protocol):
     """Data that belongs to no single partition: topics, configs and clean-up hints. Each method is one atomic call.
-    A config write or a removal is counted (the version of the entry CHANGES) and announced (Events.topic_changed)."""
+    Each write of a config and each removal increases the version of the entry CHANGES, and is announced
+    (Events.topic_changed)."""
 
     async def register(self, topics: Sequence[tuple[str, str]]) -> None:
         """Add topics to the directory. Each registration and each config write increases the topic's `seen_ms`."""

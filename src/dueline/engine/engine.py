@@ -40,7 +40,7 @@ from .limits import Limits, check_name
 from .metrics import EngineMetrics
 from .on_dead import ON_DEAD_TARGET, ON_DEAD_TOPIC, roomy
 from .open_groups import GroupPage
-from .pulling import Pulling
+from .puller import Puller
 from .push_control import PushControl
 from .push_target import PushTarget, PushTopic
 from .recorder import Recorder
@@ -89,7 +89,7 @@ class Engine:
         self._registrar = Registrar(store, self._topics, timer.time, idle_ms)
         self._sender = Sender(store, self._topics, self._registrar, self._checks, timer)
         self._waiters = Waiters(store, timer, limits.max_waiters)
-        self._pulling = Pulling(self._topics, self._waiters, self._checks)
+        self._puller = Puller(self._topics, self._waiters, self._checks)
         self._changes = TopicChanges(store, self._topics, timer, round_s)
         self._control = TopicControl(store, self._topics, self._changes, self._waiters, self._checks, self._recorder)
         self.forecasts = Forecasts(store, self._topics, self._checks, timer.time)
@@ -236,7 +236,7 @@ class Engine:
     def post_pull(self, command: Pull, done: Done) -> Begun:
         if self._draining:
             raise Draining
-        return self._pulling.post(command, done)
+        return self._puller.post(command, done)
 
     async def idle(self, wait_ms: int) -> None:
         """Wait like a pull that gets no job: until the time is up or the engine drains."""

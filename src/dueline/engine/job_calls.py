@@ -306,7 +306,7 @@ def _pack_cursor(partition: int, cursor: bytes) -> bytes:
 
 
 def _unpack_cursor(cursor: bytes, numbers: Sequence[int]) -> tuple[int, bytes]:
-    """The place among these partitions, and the cursor in it."""
+    """The index of the partition to continue with, and the cursor inside this partition."""
     if not cursor:
         return 0, b""
     packed = cursor[4:]

@@ -55,12 +55,12 @@ class Occurrences:
         return cls(_times(schedule), first_ms or 0, LAST_MS if last_ms is None else min(last_ms, LAST_MS))
 
     def check(self) -> None:
-        """Raises InvalidField if there is no occurrence at any time, because of the start or the end. One that has
-        passed is enough: what is accepted does not depend on the day."""
+        """Raises InvalidField if there is no occurrence at any time, because of the start or the end. An
+        occurrence in the past is enough, so what is accepted does not depend on today's date."""
         if self.after(-1) is None:
             if self._last_ms < LAST_MS:
                 raise InvalidField("no occurrence is between starts_at_ms and ends_at_ms", "ends_at_ms")
-            raise InvalidField("no occurrence is later", "starts_at_ms")
+            raise InvalidField("no occurrence is later than this", "starts_at_ms")
 
     def after(self, at_ms: int) -> int | None:
         """The first occurrence later than `at_ms`. None: there is none."""
@@ -174,8 +174,8 @@ class CronTimes:
         return None
 
     def _instants(self, wall: datetime) -> tuple[int, ...]:
-        """When this time of the expression comes. Of the second pass of a fold, fixed times ask for nothing
-        (`_rest_of`)."""
+        """The instants at which the clocks show this time: none in a gap, two in a fold. A fixed time in a gap comes at
+        the end of the gap; its second instant in a fold is skipped by `_rest_of`."""
         before, after = self._clock.offsets_s(wall)
         if before < after:
             return (self._clock.change_s(wall),) if self._cron.is_fixed else ()

@@ -68,5 +68,5 @@ def check_spread(target: PushTarget, partitions: int, topic: str | None = None) 
     if target.concurrency < partitions:
         which = "the topic" if topic is None else f'the topic "{topic}"'
         raise InvalidField(
-            f"{which} has {partitions} partitions and each needs one: must be at least {partitions}", "concurrency"
+            f"must be at least {partitions}: {which} has {partitions} partitions and each needs one", "concurrency"
         )

@@ -173,7 +173,7 @@ class ScheduleRunner:
         self._running = True
 
     async def stop(self) -> None:
-        """End after the current schedules. The waiters must be drained, because the loops wait there."""
+        """End after the schedules in work. Drain the waiters first, because the loops wait there."""
         self._running = False
         loops = list(self._loops.values())
         for loop in loops:
@@ -190,8 +190,8 @@ class ScheduleRunner:
             loop.start()
 
     async def fence(self, namespace: str, name: str, stored: StoredSchedule, version: int) -> int:
-        """Write a version to every partition that an older one may send to. Returns the newest version that one of them
-        knows."""
+        """Write this version of a schedule to every partition to which an older version may still send, so that it no
+        longer can. Returns the newest version that any of these partitions has."""
         fences = await self._fence_topics(namespace, name, stored, version)
         return max((fence.version for fence in fences), default=version)
 
@@ -358,8 +358,8 @@ class ScheduleRunner:
         return [one for some in written for one in some]
 
     async def _fence_topics(self, namespace: str, name: str, stored: StoredSchedule, version: int) -> list[Fence]:
-        """Write the fences of a new version, and return them as they are now. Topics that it does not send to get a
-        fence that ends."""
+        """Write the fences of a new version, and return them as they are now. A topic to which it no longer
+        sends gets a fence that expires."""
         found: list[Fence] = []
         for topic in stored.fenced:
             gone = stored.deleted or topic != stored.schedule.topic

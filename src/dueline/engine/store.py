@@ -34,7 +34,7 @@ from .audit_log import AuditLog
 from .bands import Bands, ForecastPart
 from .chart_store import ChartStore
 from .completion import Done
-from .directory import Directory, TopicChange
+from .directory import Directory
 from .event_stream import EventStream
 from .fence import Fence, Occurrence
 from .history import History
@@ -43,6 +43,7 @@ from .open_groups import GroupPage
 from .outcomes import OutcomeHook
 from .policy import JobPolicy
 from .push_log import PushLog
+from .store_events import Events
 from .token_store import TokenStore
 from .worker_store import WorkerStore
 
@@ -328,22 +329,6 @@ class CleanOutcome(msgspec.Struct, frozen=True):
     dead_trimmed: int
     next_ms: int | None
     more: bool
-
-
-class Events(Protocol):
-    """Callbacks from a store to its engine, inside the event loop."""
-
-    def woken(self, partition: Partition) -> None:
-        """A job became deliverable earlier than the last `next_ms`, or a wake-up may have been missed."""
-
-    def noted(self, partition: Partition, at_ms: int) -> None:
-        """This partition needs clean-up at that time, and the directory has no hint for it yet."""
-
-    def unlisted(self, partition: Partition) -> None:
-        """A call changed a partition whose topic is not known to be in the directory; register it."""
-
-    def topic_changed(self, change: TopicChange | None) -> None:
-        """A process changed or removed a topic. None: such announcements may have been missed."""
 
 
 class Store(Protocol):

@@ -53,12 +53,12 @@ class TokenCache:
         self._store = store
         self._lease_s = lease_s
         self.clock = clock
-        self.until_s = 0.0  # on that clock: how long the tokens may be believed
+        self.until_s = 0.0  # on that clock: how long the tokens may be used
         self._rounds = Rounds(self._round, timer or LoopTimer(), "checking the tokens failed", BACK_OFF_S)
 
     @property
     def is_current(self) -> bool:
-        """Whether the tokens may be believed now."""
+        """Whether the tokens in the cache may be used now."""
         return self.clock() < self.until_s
 
     async def start(self) -> None:

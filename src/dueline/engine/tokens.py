@@ -116,14 +116,14 @@ class TokenWish(msgspec.Struct, frozen=True):
     limits: TokenLimits | None = None
 
 
-class MadeToken(msgspec.Struct, frozen=True):
+class NewToken(msgspec.Struct, frozen=True):
     """A token with its text, which nobody can read again."""
 
     token: Token
     text: str
 
     def __repr__(self) -> str:
-        return f"MadeToken({self.token.id})"
+        return f"NewToken({self.token.id})"
 
 
 def token_id(text: str) -> str | None:
@@ -161,7 +161,7 @@ class Tokens:
         self._making = asyncio.Lock()  # so that those made at the same time are counted
         self.now_ms = store.now_ms
 
-    async def make(self, wish: TokenWish, caller: Grant) -> MadeToken:
+    async def make(self, wish: TokenWish, caller: Grant) -> NewToken:
         now_ms = self.now_ms()
         _check_wish(wish, now_ms)
         wish = await self._allowed(wish, caller)
@@ -182,7 +182,7 @@ class Tokens:
             generation = await self._put_new(token, caller)
             if generation:  # otherwise the id is taken
                 await self._in_force(generation)
-                return MadeToken(replace(token, generation=generation), text)
+                return NewToken(replace(token, generation=generation), text)
 
     async def get(self, id: str, caller: Grant) -> Token:
         """Raises NotFound."""
@@ -204,7 +204,7 @@ class Tokens:
             start = page.after
         return found, start
 
-    async def rotate(self, id: str, overlap_ms: int, caller: Grant) -> MadeToken:
+    async def rotate(self, id: str, overlap_ms: int, caller: Grant) -> NewToken:
         """Give the token a new secret. The one that it had stays valid for `overlap_ms`, older ones end now."""
         if not 0 <= overlap_ms <= MAX_OVERLAP_MS:
             raise InvalidField("must be at most 30 days", "overlap")
@@ -220,7 +220,7 @@ class Tokens:
         old = await self.get(id, caller)
         _check_push(old.limits, caller)
         await self._check_expiry(old.expires_at_ms, caller)
-        return MadeToken(await self._change(id, caller, rotated), text)
+        return NewToken(await self._change(id, caller, rotated), text)
 
     async def revoke(self, id: str, caller: Grant) -> Token:
         """End the token. When this returns, no server accepts it. It may be repeated."""

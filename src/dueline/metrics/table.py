@@ -133,14 +133,14 @@ AUDIT_MERGED = _server.counter(
 )
 LIMIT_REFUSED = _server.counter(
     "dueline_limit_refused_total",
-    "What the limits of client addresses, namespaces and tokens have refused, by limit. The namespace is empty for "
+    "Refusals, by the limit of a client address, namespace or token that caused them. The namespace is empty for "
     "addresses; at most 200 have series of their own.",
     ("limit", "namespace"),
 )
 LIMIT_USE = _server.gauge(
     "dueline_limit_use",
-    "What is used of each limit that is set, in the process that uses the most. For addresses: by the one that uses "
-    "the most.",
+    "How much of each limit is in use, in the process that uses the most. For addresses: by the address that "
+    "uses the most.",
     ("limit", "namespace"),
     Merge.MAX,
 )

@@ -1,4 +1,4 @@
-"""A call and its outcome, as values. No I/O here: `outgoing` makes the calls, and is imported only when needed."""
+"""A call and its outcome, as values. No I/O here: `outgoing_calls` makes calls, and is imported only when needed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Couriers decide which calls deliver a job: the interface between the dispatcher and the kinds of targets.
 
-    LeasedJob --courier.calls--> calls, in the order to try them --Outgoing--> answer --courier.judge--> verdict
+    LeasedJob --courier.calls--> calls, in the order to try them --OutgoingCalls--> answer --courier.judge--> verdict
 
 A target names its courier (`PushTarget.courier`): "http" calls the target's URL or service, "carried" calls the URL
 that the job carries. A dialect whose protocol defines its own call has its own courier. A courier decides which URL to

@@ -53,7 +53,7 @@ FIRST_BACK_OFF_S, LAST_BACK_OFF_S = 0.1, 5.0
 
 
 class Caller(Protocol):
-    """Makes calls: `push.outgoing.Outgoing`, or a table in a test."""
+    """Makes calls: `push.outgoing_calls.OutgoingCalls`, or a table in a test."""
 
     async def call(self, call: Call) -> Response: ...
 

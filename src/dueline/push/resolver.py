@@ -126,7 +126,7 @@ class SystemNames:
 
 
 class TooManyLookUps(OSError):
-    """A namespace may not look up a name now. `wait_s`: when it may."""
+    """The namespace has used up its look-ups of names. `wait_s`: how long until the next one."""
 
     def __init__(self, wait_s: float) -> None:
         super().__init__("too many look-ups")

@@ -209,7 +209,8 @@ class Front:
         self.deadlines.forget(transport)
 
     def encode_refusal(self, limit: Refusal, now_s: float) -> bytes:
-        """The whole answer to a connection that is over a limit. Built at most once a second: there may be many."""
+        """The whole answer to a connection that is over a limit. Built at most once a second, because there may be many
+        such connections."""
         data = self._refusals.get(limit)
         if data is None or now_s >= self._heads_until_s:
             answer = self.refusal(limit)

@@ -18,7 +18,7 @@ class Networks:
         self._refused = refused
 
     def accept(self, host: str) -> bool:
-        """Whether a client at this address may connect. A unix socket has none, and may not."""
+        """Whether a client at this address may connect. A client on a unix socket has no address, and may not."""
         if self._has(host):
             return True
         self._refused(host)

@@ -35,8 +35,8 @@ class Lines:
         self._hook = hook
 
     def begin(self, exchange: Exchange, answer: Answer) -> Begun | None:
-        """Answer a request of a route with a line. `answer` is called once, perhaps before this returns, unless what is
-        returned is cancelled: then call `left`."""
+        """Answer a request of a route with a line. `answer` is called once, perhaps before this returns. To stop
+        that, cancel what is returned, and call `left`."""
         request, route = exchange.request, exchange.found.route
         if route.parks or self._hook.outcomes is not None:  # a poll may wait until somebody records
             exchange.actor = Actor(request.grant.name or request.address)

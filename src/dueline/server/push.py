@@ -22,7 +22,7 @@ from ..push.hosts import Hosts
 from ..push.http_couriers import CarriedCourier, HttpCourier
 from ..push.manager import PushManager
 from ..push.observer import NullObserver, PushObserver
-from ..push.outgoing import Outgoing
+from ..push.outgoing_calls import OutgoingCalls
 from ..push.signing import check_secret, masked
 from ..rights import EVERYTHING, Grant
 from .start_checks import egress_of
@@ -43,9 +43,9 @@ def resolver_of(settings: Settings) -> Resolver:
 
 
 class Push:
-    """Makes the outgoing calls of this process. `rules` are the checks that dialects apply to targets. `denied` is
-    called with the reason when such a check refuses a URL, `choose_name` for a URL with a host name that it accepts;
-    that may raise QuotaExceeded. Dialects add their own `couriers` before `start`."""
+    """Makes the outgoing calls of this process. `rules` are the checks that dialects apply to targets. When such a
+    check refuses a URL, `denied` is called with the reason. When it accepts a URL with a host name, `choose_name` is
+    called, which may raise QuotaExceeded. Dialects add their own `couriers` before `start`."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Push:
         )
         self._enabled = push.enabled
         self.resolver = resolver_of(settings)
-        self._outgoing = Outgoing(
+        self._outgoing = OutgoingCalls(
             self._egress,
             follow_redirects=push.follow_redirects,
             user_agent=push.user_agent or f"dueline/{__version__}",

@@ -36,7 +36,7 @@ from .client_addresses import ClientAddresses, Refusal
 from .router import Found
 
 LEAST_BURST = 10
-REMEMBERED = 1024  # uses that are kept although nobody refers to them, so that a bucket outlives its connections
+STRONG_REFS = 1024  # uses that are kept although nobody else refers to them, so that a bucket outlives its connections
 MAX_NAMESPACES = 200  # with series of their own in the metrics
 OTHER = "other"
 
@@ -67,7 +67,8 @@ class Owner:
 
 
 class Bucket:
-    """`rate` per second, and at most `burst` at once; `left` at a time. Time is given, and may not go back."""
+    """A token bucket: it holds at most `burst`, gains `rate` per second, and has `left` now. The caller gives the time,
+    which must not go back."""
 
     __slots__ = ("at_s", "burst", "left", "rate")
 
@@ -223,7 +224,7 @@ class Quotas:
         self._refused_one = refused
         self._uses: WeakValueDictionary[tuple[str, str | int], Use] = WeakValueDictionary()
         self._quotas: WeakValueDictionary[tuple[str, str, int], Quota] = WeakValueDictionary()
-        self._remembered: deque[object] = deque(maxlen=REMEMBERED)
+        self._strong_refs: deque[object] = deque(maxlen=STRONG_REFS)
         self._refused: Counter[tuple[str, str]] = Counter()  # by limit and namespace
         self._shown: set[str] = set(namespaces)
         self.pending: Callable[[], Mapping[str, int]] = dict  # by namespace
@@ -251,7 +252,7 @@ class Quotas:
             if not uses:
                 return None
             quota = self._quotas[key] = Quota(self, tuple(uses))
-            self._remembered.append(quota)
+            self._strong_refs.append(quota)
         return quota
 
     def max_pending_jobs(self, namespace: str) -> int | None:
@@ -312,7 +313,7 @@ class Quotas:
         use = self._uses.get((namespace, ""))
         if use is None and (limits := self.limits(namespace)) is not None:
             use = self._uses[(namespace, "")] = self._new_use(self._owner(namespace), limits)
-            self._remembered.append(use)
+            self._strong_refs.append(use)
         return use
 
     def _new_use(self, owner: Owner, limits: UseLimits) -> Use:
@@ -326,7 +327,7 @@ class Quotas:
         if use is None:
             owner = Owner(grant.namespace or namespace, grant.token_id, "")
             use = self._uses[key] = self._new_use(owner, limits)
-            self._remembered.append(use)
+            self._strong_refs.append(use)
         return use
 
     def _label(self, namespace: str) -> str:

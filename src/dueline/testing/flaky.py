@@ -34,7 +34,6 @@ from ..engine.store import (
     CleanOutcome,
     Control,
     Edit,
-    Events,
     Extend,
     Outcome,
     Page,
@@ -51,6 +50,7 @@ from ..engine.store import (
     Stats,
     Store,
 )
+from ..engine.store_events import Events
 from ..engine.token_store import TokenStore
 from ..engine.worker_store import WorkerStore
 

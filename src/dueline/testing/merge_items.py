@@ -80,7 +80,7 @@ def _groups(history: Iterable[AnyEvent]) -> dict[Job, list[Deliver]]:
 def _lost(
     history: list[AnyEvent], appends: dict[Item, list[Append]], deliveries: list[Deliver], final: Final
 ) -> Iterator[Violation]:
-    """Accepted, in no group that is left, and nobody can have finished a group that it was in."""
+    """Items that were accepted and are in no group that is left, although nobody can have finished their group."""
     finished = {event.job for event in history if isinstance(event, Ack | Cancel) and possible(event)}
     kept = {(topic, digest) for (topic, _), job in final.items() for digest in job.items or ()}
     groups: defaultdict[Item, set[Job]] = defaultdict(set)

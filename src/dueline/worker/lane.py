@@ -134,7 +134,7 @@ class Lane:
         return self.busy + len(self._waiting)
 
     def leave(self, spent_s: float) -> None:
-        """A job has ended, after it ran for so long."""
+        """A job has ended. It ran for `spent_s`."""
         self.busy -= 1
         self._prefetch.ended(spent_s)
         self._look()

@@ -20,7 +20,7 @@ import msgspec
 
 from ..api.answers import LeasedJob
 from ..client.errors import Unavailable
-from ..client.tracing import Processing
+from ..client.tracing import HandlerSpan
 from .acks import Acks
 from .child import call_here
 from .context import Context
@@ -184,10 +184,10 @@ class Runner:
         task.add_done_callback(ended)
 
     async def _work(self, lane: Lane, lease: JobLease) -> None:
-        with Processing(lease.job) as span:
+        with HandlerSpan(lease.job) as span:
             await self._worked(lane, lease, span)
 
-    async def _worked(self, lane: Lane, lease: JobLease, span: Processing) -> None:
+    async def _worked(self, lane: Lane, lease: JobLease, span: HandlerSpan) -> None:
         job, loop = lease.job, asyncio.get_running_loop()
         begin_s, outcome = loop.time(), "given_back"
         self._metrics.begun(job.topic)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import pytest
-from engine_kit import NS, EngineKit, RecordingStore
+from engine_kit import NS, EngineKit, RecordingStore, running
 
 from dueline.engine.commands import Send, Sent, TopicPatch
 from dueline.engine.errors import BodyTooLarge, DuelineError, IdExists, StoreDown, UnknownOutcome
@@ -15,6 +15,7 @@ from dueline.engine.ids import new_id, partition_of
 from dueline.engine.job import BodyKind, Partition, State
 from dueline.engine.policy import AT_ONCE, Backoff, JobPolicy, Ladder, TopicPolicy
 from dueline.engine.store import OnConflict, SendItem, SendOutcome
+from tests.kit.async_tests import async_fixture
 
 
 def a_send(id: str | None = "a", body: bytes = b"1", **options: Any) -> Send:
@@ -24,8 +25,10 @@ def a_send(id: str | None = "a", body: bytes = b"1", **options: Any) -> Send:
 class FailingStore(RecordingStore):
     """Remembers every item; fails as configured."""
 
-    items: list[SendItem]
-    errors: list[Exception]
+    def __init__(self, clock: Callable[[], int]) -> None:
+        super().__init__(clock)
+        self.items: list[SendItem] = []
+        self.errors: list[Exception] = []
 
     async def send(self, partition: Partition, items: Sequence[SendItem], policy_version: int = 0) -> list[SendOutcome]:
         self.items.extend(items)
@@ -34,12 +37,16 @@ class FailingStore(RecordingStore):
         return await super().send(partition, items, policy_version)
 
 
-def taking(kit: EngineKit) -> FailingStore:
-    kit.store.__class__ = FailingStore
-    store = kit.store
-    assert isinstance(store, FailingStore)
-    store.items, store.errors = [], []
-    return store
+@async_fixture
+async def kit() -> AsyncIterator[EngineKit]:
+    async with running(store=FailingStore) as kit:
+        yield kit
+
+
+@pytest.fixture
+def store(kit: EngineKit) -> FailingStore:
+    assert isinstance(kit.store, FailingStore)
+    return kit.store
 
 
 def test_made_ids_are_32_hex_characters_in_the_order_of_their_making() -> None:
@@ -71,8 +78,7 @@ async def test_a_send_answers_with_what_was_stored(kit: EngineKit) -> None:
     assert (await kit.engine.get(NS, "mail", made.id)).state is State.READY
 
 
-async def test_the_policy_is_the_jobs_then_the_topics_then_the_default(kit: EngineKit) -> None:
-    store = taking(kit)
+async def test_the_policy_is_the_jobs_then_the_topics_then_the_default(kit: EngineKit, store: FailingStore) -> None:
     await kit.engine.send(NS, "plain", a_send("1"))
     topic = TopicPolicy(max_attempts=5, ttl_ms=9, retain_ms=7, retry=Ladder((1, 2)), on_conflict="keep")
     await kit.engine.set_topic(NS, "own", TopicPatch(topic))
@@ -95,8 +101,7 @@ async def test_the_policy_is_the_jobs_then_the_topics_then_the_default(kit: Engi
     ]
 
 
-async def test_equal_policies_are_the_same_object(kit: EngineKit) -> None:
-    store = taking(kit)
+async def test_equal_policies_are_the_same_object(kit: EngineKit, store: FailingStore) -> None:
     for number in range(2):
         await kit.engine.send(NS, "mail", a_send(f"p{number}"))
         await kit.engine.send(NS, "mail", a_send(f"o{number}", max_attempts=3, retry=Backoff(10)))
@@ -124,23 +129,20 @@ OTHERS = [
 ]
 
 
-async def test_every_part_of_a_request_is_in_its_fingerprint(kit: EngineKit) -> None:
-    store = taking(kit)
+async def test_every_part_of_a_request_is_in_its_fingerprint(kit: EngineKit, store: FailingStore) -> None:
     for number, command in enumerate([a_send(), *OTHERS]):
         await kit.engine.send(NS, f"t{number}", command)
     assert len({item.fingerprint for item in store.items}) == len(OTHERS) + 1
     assert all(0 <= item.fingerprint < 1 << 64 for item in store.items)
 
 
-async def test_neither_the_id_nor_the_conflict_rule_is_in_the_fingerprint(kit: EngineKit) -> None:
-    store = taking(kit)
+async def test_neither_the_id_nor_the_conflict_rule_is_in_the_fingerprint(kit: EngineKit, store: FailingStore) -> None:
     for command in (a_send("a"), a_send("b"), a_send(None), a_send("c", on_conflict=OnConflict.KEEP)):
         await kit.engine.send(NS, "mail", command)
     assert len({item.fingerprint for item in store.items}) == 1
 
 
-async def test_spread_moves_the_time_but_not_the_fingerprint(kit: EngineKit) -> None:
-    store = taking(kit)
+async def test_spread_moves_the_time_but_not_the_fingerprint(kit: EngineKit, store: FailingStore) -> None:
     await kit.engine.set_topic(NS, "mail", TopicPatch(TopicPolicy(spread_ms=1_000)))
     for number in range(50):
         await kit.engine.send(NS, "mail", a_send(f"d{number}", delay_ms=100))
@@ -207,8 +209,7 @@ async def test_a_partition_that_is_ahead_of_a_directory_which_lost_its_config_st
     assert (await fresh.send(NS, "mail", a_send())).result == "created"
 
 
-async def test_an_unknown_outcome_names_the_made_id_of_its_own_send(kit: EngineKit) -> None:
-    store = taking(kit)
+async def test_an_unknown_outcome_names_the_made_id_of_its_own_send(kit: EngineKit, store: FailingStore) -> None:
     shared = UnknownOutcome()
     store.errors = [shared, shared]
     seen: list[str | None] = []
@@ -220,8 +221,7 @@ async def test_an_unknown_outcome_names_the_made_id_of_its_own_send(kit: EngineK
     assert shared.id is None
 
 
-async def test_a_failed_batch_is_the_answer_of_each_of_its_jobs(kit: EngineKit) -> None:
-    store = taking(kit)
+async def test_a_failed_batch_is_the_answer_of_each_of_its_jobs(kit: EngineKit, store: FailingStore) -> None:
     store.errors = [UnknownOutcome()]
     results = await kit.engine.send_many(NS, "mail", [a_send("a"), a_send("b")])
     assert [(type(result), getattr(result, "id", None)) for result in results] == [

@@ -28,7 +28,7 @@ from dueline.engine.tokens import (
     MAX_OF_NAMESPACE,
     OVERLAP_MS,
     RETAIN_MS,
-    MadeToken,
+    NewToken,
     Tokens,
     TokenWish,
     token_hash,
@@ -54,16 +54,16 @@ class TokenKit:
         self.store = MemoryStore(self.clock)
         self.tokens = Tokens(self.store, timer)
 
-    async def made(self, wish: TokenWish = WISH, caller: Grant = EVERYTHING) -> MadeToken:
+    async def made(self, wish: TokenWish = WISH, caller: Grant = EVERYTHING) -> NewToken:
         return await self.tokens.make(wish, caller)
 
-    async def accepts(self, made: MadeToken) -> bool:
+    async def accepts(self, made: NewToken) -> bool:
         """Whether the text is valid now, by what is stored."""
         token = await self.tokens.get(made.token.id, EVERYTHING)
         return token.secret(token_hash(made.text), self.clock()) is not None
 
 
-def grant(made: MadeToken) -> Grant:
+def grant(made: NewToken) -> Grant:
     """What a server grants to the caller with this token."""
     token = made.token
     return Grant(
@@ -385,6 +385,6 @@ async def test_two_changes_at_once_both_happen() -> None:
         kit.tokens.revoke(made.token.id, EVERYTHING),
         return_exceptions=True,
     )
-    assert isinstance(rotated, MadeToken | DuelineError)
+    assert isinstance(rotated, NewToken | DuelineError)
     assert not isinstance(revoked, BaseException)
     assert not await kit.accepts(made)

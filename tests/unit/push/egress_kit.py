@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from dueline.push.egress import Egress
-from dueline.push.outgoing import Call, CallFailed, Outgoing, Response, plain_socket
+from dueline.push.outgoing_calls import Call, CallFailed, OutgoingCalls, Response, plain_socket
 
 EVERYTHING = ("0.0.0.0/0", "::/0")
 
@@ -60,13 +60,13 @@ class Recorder:
 
 @cache
 def system_tls() -> ssl.SSLContext:
-    """What Outgoing would make for itself, made once: reading the system's authorities takes most of a test's time."""
+    """What OutgoingCalls makes for itself, made once, because reading the system's authorities takes long."""
     return ssl.create_default_context()
 
 
 @asynccontextmanager
-async def calling(egress: Egress, names: Table | None = None, **options: Any) -> AsyncIterator[Outgoing]:
-    outgoing = Outgoing(egress, names or Table(), **{"tls": system_tls(), **options})
+async def calling(egress: Egress, names: Table | None = None, **options: Any) -> AsyncIterator[OutgoingCalls]:
+    outgoing = OutgoingCalls(egress, names or Table(), **{"tls": system_tls(), **options})
     await outgoing.start()
     try:
         yield outgoing
@@ -112,7 +112,7 @@ def saying(*pieces: bytes) -> Talk:
     return talk
 
 
-async def failing(outgoing: Outgoing, call: Call) -> CallFailed:
+async def failing(outgoing: OutgoingCalls, call: Call) -> CallFailed:
     """The failure of a call that must fail."""
     try:
         answer: Response = await outgoing.call(call)

@@ -9,7 +9,7 @@ from dueline.engine.job import Reason
 from dueline.engine.policy import Ladder
 from dueline.engine.push_target import METHOD_HEADER, URL_HEADER, Breaker
 from dueline.push.hosts import Hosts, host_of, may_return, wait_ms
-from dueline.push.outgoing import CallFailed
+from dueline.push.outgoing_calls import CallFailed
 from tests.kit.waiting import turns
 
 from .push_kit import HOUR, MINUTE, NS, SECOND, PushKit, answer, settled

@@ -14,7 +14,7 @@ from dueline.engine.push_log import Attempt, TargetState
 from dueline.engine.push_target import Breaker, PushTarget
 from dueline.push.courier import Verdict
 from dueline.push.discovery import Instance
-from dueline.push.outgoing import CallFailed
+from dueline.push.outgoing_calls import CallFailed
 
 from .push_kit import HOUR, MINUTE, NS, PAYMENT, SECOND, URL, PushKit, answer, running, settled
 

@@ -10,7 +10,7 @@ import pytest
 
 from dueline.engine.errors import EgressRefused, InvalidField
 from dueline.push.egress import Egress
-from dueline.push.outgoing import Call
+from dueline.push.outgoing_calls import Call
 
 from .egress_kit import Recorder, Table, calling, failing, saying, serving, unguarded
 from .hostile import BROKEN, FORMS, LITERALS, NAMES, RESOLVED

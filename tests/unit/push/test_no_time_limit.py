@@ -18,7 +18,7 @@ from dueline.push.call import Call, CallFailed, Response
 from dueline.push.discovery import Instance
 from dueline.push.discovery.static import StaticResolver
 from dueline.push.egress import Egress
-from dueline.push.outgoing import AddressInfo, plain_socket
+from dueline.push.outgoing_calls import AddressInfo, plain_socket
 
 from .egress_kit import Table, calling, failing, serving
 from .push_kit import MINUTE, SECOND, PushKit, answer, running

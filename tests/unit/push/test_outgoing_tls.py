@@ -9,7 +9,7 @@ import pytest
 import trustme
 
 from dueline.push.egress import Egress
-from dueline.push.outgoing import Call, CallFailed, Response
+from dueline.push.outgoing_calls import Call, CallFailed, Response
 
 from .egress_kit import Table, Talk, calling, saying, serving
 

@@ -11,7 +11,7 @@ from ...api import token_requests as tr
 from ...api.reply import Reply
 from ...engine.errors import InvalidField
 from ...engine.policy import duration_ms
-from ...engine.tokens import OVERLAP_MS, MadeToken, Token, Tokens, TokenWish
+from ...engine.tokens import OVERLAP_MS, NewToken, Token, Tokens, TokenWish
 from ...rights import Right, TokenLimits
 from ..contract import PushRules
 from . import decode, encode
@@ -91,7 +91,7 @@ class TokenHandlers:
             push_allow=limits.push_allow,
         )
 
-    def _secret_view(self, made: MadeToken) -> a.SecretToken:
+    def _secret_view(self, made: NewToken) -> a.SecretToken:
         return a.SecretToken(**structs.asdict(self._view(made.token)), token=made.text)
 
 

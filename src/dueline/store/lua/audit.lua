@@ -16,11 +16,12 @@ local state, log = KEYS[1], KEYS[2]
 local caller, nonce, N, blob = ARGV[3], ARGV[4], cmsgpack.unpack(ARGV[5]), ARGV[6]
 
 -- include time
+-- include callers
 -- include reply
 -- include log
 
-local found = redis.call('HMGET', state, 'n', 'k', 'hc', 'c:' .. caller)
-local number, kept, memo = tonumber(found[1] or 0), tonumber(found[2] or 0), found[4]
+local found = redis.call('HMGET', state, 'n', 'k', 'c:' .. caller)
+local number, kept, memo = tonumber(found[1] or 0), tonumber(found[2] or 0), found[3]
 
 if N[1] == 2 then
   local at = 1
@@ -66,14 +67,5 @@ end
 redis.call('LPUSH', log, unpack(entries))
 redis.call('LTRIM', log, 0, kept - 1)
 redis.call('HSET', state, 'n', int(number + #entries), 'k', int(kept), 'c:' .. caller, nonce .. time)
-if redis.call('HLEN', state) > 32 then
-  -- Remembered calls of processes that are gone.
-  local scan = redis.call('HSCAN', state, found[3] or '0', 'MATCH', 'c:*', 'COUNT', 100)
-  for i = 1, #scan[2], 2 do
-    if struct.unpack('>I6', scan[2][i + 1], 9) < now - 3600000 then
-      redis.call('HDEL', state, scan[2][i])
-    end
-  end
-  redis.call('HSET', state, 'hc', scan[1])
-end
+forget_callers(state, 32)
 return done

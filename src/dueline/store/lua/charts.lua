@@ -24,6 +24,7 @@ local function int(n)
 end
 
 -- include time
+-- include callers
 -- include reply
 
 local minute_now, at = math.floor(now / 60000), 1
@@ -167,14 +168,5 @@ elseif N[1] == 2 then
 end
 local packed = cmsgpack.pack(result)
 redis.call('HSET', state, 'c:' .. caller, nonce .. struct.pack('>I6', now) .. packed)
-if redis.call('HLEN', state) > 128 then
-  -- Remembered calls of processes that are gone.
-  local scan = redis.call('HSCAN', state, redis.call('HGET', state, 'hc') or '0', 'MATCH', 'c:*', 'COUNT', 100)
-  for i = 1, #scan[2], 2 do
-    if struct.unpack('>I6', scan[2][i + 1], 9) < now - 3600000 then
-      redis.call('HDEL', state, scan[2][i])
-    end
-  end
-  redis.call('HSET', state, 'hc', scan[1])
-end
+forget_callers(state, 128)
 return reply(0, 0, 0, packed, '')

@@ -20,6 +20,7 @@ local FLAGS, SIZES, TEXTS = 17, 18, 24 -- their positions in an entry
 local OK, HAS_ERROR = 1, 2
 
 -- include time
+-- include callers
 -- include reply
 -- include log
 
@@ -28,9 +29,9 @@ if N[1] == 4 then
   return reply(0, 0, 0, cmsgpack.pack({ 0 }), '')
 end
 
-local found = redis.call('HMGET', state, 'n', 'f', 'o', 'e', 'x', 'hc', 'c:' .. caller)
+local found = redis.call('HMGET', state, 'n', 'f', 'o', 'e', 'x', 'c:' .. caller)
 local number, failures, open_until = tonumber(found[1] or 0), tonumber(found[2] or 0), tonumber(found[3] or 0)
-local last_error, renewed, memo = found[4], tonumber(found[5] or 0), found[7]
+local last_error, renewed, memo = found[4], tonumber(found[5] or 0), found[6]
 
 local function target()
   return reply(0, 0, 0, cmsgpack.pack({ failures, open_until, last_error and #last_error or -1 }), last_error or '')
@@ -85,14 +86,5 @@ if math.abs(now - renewed) >= DAY then
   redis.call('PEXPIRE', log, 30 * DAY)
   redis.call('HSET', state, 'x', int(now))
 end
-if redis.call('HLEN', state) > 32 then
-  -- Remembered calls of processes that are gone.
-  local scan = redis.call('HSCAN', state, found[6] or '0', 'MATCH', 'c:*', 'COUNT', 100)
-  for i = 1, #scan[2], 2 do
-    if struct.unpack('>I6', scan[2][i + 1], 9) < now - 3600000 then
-      redis.call('HDEL', state, scan[2][i])
-    end
-  end
-  redis.call('HSET', state, 'hc', scan[1])
-end
+forget_callers(state, 32)
 return target()

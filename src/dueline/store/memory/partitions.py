@@ -121,8 +121,8 @@ class PartitionState:
         return min((time_ms for time_ms in times if time_ms is not None), default=None)
 
     def note_ms(self, touched: list[Record], work_ms: list[int], now_ms: int) -> int | None:
-        """The time for a new hint, if the touched records or other work need clean-up before the hint that the
-        directory has."""
+        """When the touched records or other work need clean-up, if the directory needs a new hint for that. None: the
+        hint that it has is early enough, or nothing needs clean-up."""
         times = [*map(tidy_from_ms, touched), *work_ms]
         first_ms = min((time_ms for time_ms in times if time_ms is not None), default=None)
         if first_ms is None:

@@ -28,7 +28,6 @@ from ...engine.store import (
     Code,
     Control,
     Edit,
-    Events,
     Extend,
     OnConflict,
     Outcome,
@@ -46,6 +45,7 @@ from ...engine.store import (
     StalePolicy,
     Stats,
 )
+from ...engine.store_events import Events
 from . import dead, fencing, groups, histories, holders
 from .audit_log import MemoryAuditLog
 from .change import Change

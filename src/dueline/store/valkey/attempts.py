@@ -1,10 +1,10 @@
 """One script call, and how it is tried again. All retries are decided in one place, `_healed`.
 
-    post      the line: one try without a coroutine; its reply is handed to a callback
+    post      one try without a coroutine; its reply is handed to a callback
     once      the same for a caller that awaits
 
-Whatever a first try meets that is not a plain reply leaves the line in `_on_reply`: a task goes on with the same nonce,
-so the call takes effect once. `calls` says what is retried.
+If a first try gets anything but a plain reply, `_on_reply` hands the call to a task. The task repeats it with the same
+nonce, so that the call takes effect once. `calls` says what is retried.
 """
 
 from __future__ import annotations

@@ -18,7 +18,8 @@ from ...engine.completion import Done
 from ...engine.errors import StoreReplaced
 from ...engine.guards import Guard
 from ...engine.job import Partition
-from ...engine.store import Events, StalePolicy
+from ...engine.store import StalePolicy
+from ...engine.store_events import Events
 from . import codec, directory, event_stream, tokens, workers
 from .attempts import CLOCK_JUMPED, Attempts, Reply, expectation, read_reply
 from .clock import StoreClock
@@ -52,8 +53,9 @@ class WrongStore(Exception):
 
 
 class OtherData(Exception):
-    """A send was refused, because the partition does not have the data that this process knows: the epoch that it has
-    (empty: none), its last send number, and the higher one that it is known to have had (0: none)."""
+    """A send was refused, because the partition does not have the data that this process knows. `epoch`: that of the
+    partition (empty: none). `number`: its last send number. `had`: a higher number that it is known to have had (0:
+    none)."""
 
     def __init__(self, epoch: str, number: int, had: int) -> None:
         super().__init__(epoch, number, had)

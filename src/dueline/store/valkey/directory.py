@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from ...engine.directory import DIRECTORY_PAGE, Hint, TopicChange, TopicEntry
 from .codec import pack_numbers, unpack_numbers
-from .gathering import Gathering
 from .keys import partition_name, partition_named, topic_name
+from .shared_call import SharedCall
 
 REGISTER, TOPIC, TOPICS, SET_CONFIG, REMOVE, IDLE, NOTE, TAKE, FINISH = range(1, 10)
 READING = frozenset({TOPIC, TOPICS, IDLE})  # these change nothing
@@ -23,7 +23,7 @@ class ValkeyDirectory:
     def __init__(self, run: Run, registered: Callable[[Sequence[tuple[str, str]]], Awaitable[None]]) -> None:
         self._run = run
         self._registered = registered
-        self._reads: Gathering[bytes, TopicEntry | None] = Gathering(self._read)
+        self._reads: SharedCall[bytes, TopicEntry | None] = SharedCall(self._read)
         self._new: dict[tuple[str, str], bool] = {}  # topics that were not listed when they were last read
 
     def pop_new(self, namespace: str, topic: str) -> bool:

@@ -22,7 +22,7 @@ ORPHAN_WAIT_S = 30.0
 
 
 class FolderInUse(Exception):
-    """The data folder is in use by another server, or by its store, which does not end."""
+    """The data folder is in use by another server, or by the store of a dead server that does not end."""
 
 
 class FolderLock:

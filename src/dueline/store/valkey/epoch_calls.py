@@ -8,8 +8,8 @@ from functools import partial
 from itertools import chain
 
 from .codec import pack_numbers, unpack_numbers
-from .gathering import Gathering
 from .keys import DATA_VERSION
+from .shared_call import SharedCall
 
 OPEN, CONFIRM, CLOSING, CLOSED, NOT_CLOSED = range(1, 6)
 
@@ -24,7 +24,7 @@ class EpochCalls:
     def __init__(self, run: Run, store_epoch: Callable[[], str]) -> None:
         self._run = run
         self._store_epoch = store_epoch
-        self._calls = {what: Gathering(partial(self._ask_all, what)) for what in range(OPEN, NOT_CLOSED + 1)}
+        self._calls = {what: SharedCall(partial(self._ask_all, what)) for what in range(OPEN, NOT_CLOSED + 1)}
 
     async def ask(self, what: int, numbers: Sequence[int], name: bytes, *epochs: str) -> Answer:
         return await self._calls[what].ask(((name, *(one.encode() for one in epochs)), numbers))

@@ -234,8 +234,8 @@ class Openings:
 
     async def retire(self, partition: Partition, control: Ask, topic_too: bool) -> bool:
         """Delete a partition, if that is allowed. `control(only_ask, epoch)` asks whether it can be deleted and
-        which epoch it has, or deletes it if it has this one. Raises StoreReplaced if the data of a topic is lost that
-        is being deleted; clean-up leaves it alone."""
+        which epoch it has, or deletes it if it has this one. `topic_too`: its topic is being deleted. If the data is
+        lost, this raises StoreReplaced; without `topic_too` the partition is left alone."""
         empty, epoch = await control(1, "")
         if not empty:
             return False

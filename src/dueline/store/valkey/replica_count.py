@@ -33,7 +33,7 @@ class ReplicaCount:
         return True
 
     def heard(self, info: bytes) -> None:
-        """Count the replicas that follow closely. The count only grows here."""
+        """Take the number of replicas that follow closely, if it is larger than before. Only `enough` lowers it."""
         self.needed = max(self.needed, len(_FOLLOWER.findall(info)))
 
     def enough(self, confirmed: int, now_s: float) -> bool:

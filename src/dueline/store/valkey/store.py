@@ -29,7 +29,6 @@ from ...engine.store import (
     Code,
     Control,
     Edit,
-    Events,
     Extend,
     Outcome,
     Page,
@@ -45,6 +44,7 @@ from ...engine.store import (
     Spare,
     Stats,
 )
+from ...engine.store_events import Events
 from . import codec, histories, outcome_reports, reads, requests
 from .audit_log import ValkeyAuditLog
 from .batchers import Batchers, Run, slot_of

@@ -12,7 +12,7 @@ from .topics import Topic, Topics
 from .waiters import Waiters
 
 
-class Pulling:
+class Puller:
     """Takes a pull from command to jobs."""
 
     def __init__(self, topics: Topics, waiters: Waiters, checks: Checks) -> None:
@@ -22,8 +22,8 @@ class Pulling:
 
     def post(self, command: Pull, done: Done) -> Begun:
         """Due jobs under a lease; waits up to wait_ms. `done` gets them, or the error, which may also be raised. Jobs
-        already pulled for a call that is cancelled are released without costing an attempt. A topic that must be read
-        first leaves the line here."""
+        already pulled for a call that is cancelled are released without costing an attempt. If a topic must be
+        read first, a task does this and the rest."""
         self._checks.pull(command)
         topics: list[Topic] = []
         for name in command.topics:

@@ -12,7 +12,7 @@ import pytest
 import uvloop
 
 from dueline.push.egress import Egress
-from dueline.push.outgoing import EXCERPT_BYTES, READ_BYTES, Call, CallFailed, Outgoing, Response
+from dueline.push.outgoing_calls import EXCERPT_BYTES, READ_BYTES, Call, CallFailed, OutgoingCalls, Response
 from tests.kit.async_tests import LoopFactory
 
 from .egress_kit import Recorder, Table, Talk, calling, failing, saying, serving
@@ -477,7 +477,7 @@ async def test_a_hanging_host_does_not_use_up_the_places_of_another() -> None:
 
 
 async def test_start_and_stop_can_be_called_twice_and_in_any_order() -> None:
-    outgoing = Outgoing(LOOPBACK, Table())
+    outgoing = OutgoingCalls(LOOPBACK, Table())
     await outgoing.stop()
     before = await failing(outgoing, Call("POST", "http://127.0.0.1:1/"))
     await outgoing.start()

@@ -88,7 +88,7 @@ def plain_socket(info: AddressInfo) -> socket.socket:
     return socket.socket(family=info[0], type=info[1], proto=info[2])
 
 
-class Outgoing:
+class OutgoingCalls:
     """Makes calls. `follow_redirects` is the number of hops to follow; each is checked like a first call.
     `max_per_host` limits the concurrent connections to one host; 0 means no limit. `look_up` is asked before a name is
     resolved for a namespace: how long to wait first, 0 for now.

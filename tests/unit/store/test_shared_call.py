@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from dueline.store.valkey.gathering import MOST, Gathering
+from dueline.store.valkey.shared_call import MOST, SharedCall
 
 
 class Asked:
@@ -18,7 +18,7 @@ class Asked:
         self.errors: list[Exception] = []
         self.go = asyncio.Event()
         self.begun = asyncio.Event()
-        self.gathering: Gathering[int, int] = Gathering(self._call)
+        self.shared: SharedCall[int, int] = SharedCall(self._call)
 
     async def _call(self, questions: Sequence[int]) -> list[int]:
         self.calls.append(list(questions))
@@ -31,9 +31,9 @@ class Asked:
 
 async def test_questions_of_one_turn_and_those_during_a_call_share_one() -> None:
     asked = Asked()
-    first = [asyncio.ensure_future(asked.gathering.ask(n)) for n in (1, 2)]
+    first = [asyncio.ensure_future(asked.shared.ask(n)) for n in (1, 2)]
     await asked.begun.wait()
-    later = [asyncio.ensure_future(asked.gathering.ask(n)) for n in (3, 4, 5)]
+    later = [asyncio.ensure_future(asked.shared.ask(n)) for n in (3, 4, 5)]
     await asyncio.sleep(0)
     asked.go.set()
     assert await asyncio.gather(*first, *later) == [2, 4, 6, 8, 10]
@@ -44,7 +44,7 @@ async def test_a_call_has_a_bound() -> None:
     asked = Asked()
     asked.go.set()
     count = MOST + 1
-    assert await asyncio.gather(*map(asked.gathering.ask, range(count))) == [2 * n for n in range(count)]
+    assert await asyncio.gather(*map(asked.shared.ask, range(count))) == [2 * n for n in range(count)]
     assert [len(call) for call in asked.calls] == [MOST, 1]
 
 
@@ -52,16 +52,16 @@ async def test_an_error_reaches_all_of_its_call_and_no_other() -> None:
     asked = Asked()
     asked.errors.append(LookupError("away"))
     asked.go.set()
-    first = await asyncio.gather(*map(asked.gathering.ask, (1, 2)), return_exceptions=True)
+    first = await asyncio.gather(*map(asked.shared.ask, (1, 2)), return_exceptions=True)
     assert [str(one) for one in first] == ["away", "away"]
-    assert await asked.gathering.ask(3) == 6
+    assert await asked.shared.ask(3) == 6
 
 
 async def test_a_cancelled_question_is_not_asked_and_does_not_disturb_the_others() -> None:
     asked = Asked()
-    first = asyncio.ensure_future(asked.gathering.ask(1))
+    first = asyncio.ensure_future(asked.shared.ask(1))
     await asked.begun.wait()
-    second, third = (asyncio.ensure_future(asked.gathering.ask(n)) for n in (2, 3))
+    second, third = (asyncio.ensure_future(asked.shared.ask(n)) for n in (2, 3))
     await asyncio.sleep(0)
     for one in (first, second):
         one.cancel()

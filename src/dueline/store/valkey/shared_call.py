@@ -13,7 +13,7 @@ A = TypeVar("A")
 MOST = 100  # questions of one call
 
 
-class Gathering(Generic[Q, A]):
+class SharedCall(Generic[Q, A]):
     """`call` takes questions and returns one answer for each, in order. If it raises, each of them raises that."""
 
     def __init__(self, call: Callable[[Sequence[Q]], Awaitable[Sequence[A]]]) -> None:
