@@ -230,7 +230,7 @@ async def test_a_damaged_file_is_explained_once_and_not_restarted_for_ever(tmp_p
         await store.start()
     assert store.status.state is StoreState.FAILED
     # The commands of the hint are exact: run as printed, they make the folder startable once the loss is accepted.
-    command = store.status.detail.rsplit("accept that), run: ", 1)[1]
+    command = store.status.detail.rsplit("To cut it off, run: ", 1)[1]
     repaired = await asyncio.to_thread(subprocess.run, ["bash", "-c", command], input=b"y\n", capture_output=True)
     assert repaired.returncode == 0
     with pytest.raises(EmbeddedError, match="dueline store accept"):

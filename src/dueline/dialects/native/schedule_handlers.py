@@ -1,7 +1,7 @@
 """One method per operation on schedules: from a request struct to a reply. The rules are in `engine.schedules`.
 
-A token that is valid for some topics may see and change the schedules whose jobs go to them. Which topic that is, only
-the stored schedule says, so these checks are here and not in `access`.
+A token that is valid for some topics may see and change the schedules whose jobs go to them. Only the stored schedule
+says which topic that is, so these checks are here and not in `access`.
 """
 
 from __future__ import annotations

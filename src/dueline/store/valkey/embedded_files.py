@@ -248,8 +248,8 @@ def repair_hint(data: Path, binary: Path) -> str:
     check = f'bash -c \'exec -a valkey-check-aof "$0" "$@"\' {shlex.quote(str(binary))}'
     return (
         f"its log is {log_path(data)}. First copy the folder {data}. Then check how much of the file is intact: "
-        f"{check} {shlex.quote(str(target))} . To cut off everything after that point, which is lost then (the next "
-        f"start says how to accept that), run: {check} --fix {shlex.quote(str(target))}"
+        f"{check} {shlex.quote(str(target))} . What follows that point can only be cut off. It is then lost, and the "
+        f"next start says how to accept that. To cut it off, run: {check} --fix {shlex.quote(str(target))}"
     )
 
 
