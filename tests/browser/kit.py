@@ -97,7 +97,7 @@ async def opened(browser: Browser, url: str, **options: object) -> AsyncIterator
         raise
     finally:
         await context.close()
-    assert view.faults == []
+    assert view.faults == [], view.faults  # pytest shows no values for a module that it does not rewrite
 
 
 def picture_of_this_test() -> Path:

@@ -72,6 +72,22 @@ async def test_jobs_of_all_topics_are_filtered_by_state_and_tag(open_view: OpenV
         await expect(view.page.locator("tbody tr")).to_have_count(1)
 
 
+async def test_what_is_typed_into_a_filter_stays_while_the_list_changes(open_view: OpenView, shop: str) -> None:
+    with Client(shop) as client:
+        client.send("flow-typed", 1, id="typed-1", delay="1h", tags=["urgent"])
+        async with open_view() as view:
+            await view.open("topics/flow-typed/jobs")
+            tag = view.page.get_by_label("Tag")
+            await expect(view.page.get_by_role("link", name="typed-1")).to_be_visible()
+            await tag.fill("urgent")
+            client.send("flow-typed", 1, id="typed-2", delay="1h")
+            await expect(view.page.get_by_role("link", name="typed-2")).to_be_visible()
+            await expect(tag).to_have_value("urgent")
+            await tag.press("Enter")
+            await expect(view.page.get_by_role("link", name="typed-2")).to_be_hidden()
+            await expect(view.page.get_by_role("link", name="typed-1")).to_be_visible()
+
+
 async def test_dead_letters_of_one_reason_are_revived_after_a_count(open_view: OpenView, shop: str) -> None:
     with Client(shop) as client:
         client.send_many("flow-reasons", [new_job(n, id=f"r{n}", max_attempts=1) for n in range(5)])

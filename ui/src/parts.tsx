@@ -113,6 +113,19 @@ export function Field({ label, hint, children }: Children & { label: string; hin
   return <div class="field"><label><span>{label}</span>{children}</label>{hint && <span class="hint">{hint}</span>}</div>;
 }
 
+type TypedProps = { value: string; commit: (text: string) => void; time?: boolean; placeholder?: string; "aria-label"?: string };
+
+/** A text that counts when it is committed (Enter, or leaving the field). What is typed until then stays, however often the page is drawn. */
+export function Typed({ value, commit, time, ...rest }: TypedProps) {
+  const [typed, setTyped] = useState<string | null>(null);
+  const hooks = {
+    value: typed ?? value,
+    onInput: (event: { currentTarget: HTMLInputElement }) => setTyped(event.currentTarget.value),
+    onChange: (event: { currentTarget: HTMLInputElement }) => (commit(event.currentTarget.value), setTyped(null)),
+  };
+  return time ? <input {...rest} {...hooks} type="datetime-local" step="1" /> : <input {...rest} {...hooks} />;
+}
+
 // --- dialogs
 
 type DialogProps = Children & { title: string; close: () => void; submit?: () => Promise<void> | void; action?: string; danger?: boolean; disabled?: boolean; done?: string };

@@ -3,7 +3,7 @@ import { type AuditEntry, call, part, type Token } from "../api";
 import { t } from "../i18n";
 import { StateMark } from "../icons";
 import { useLive } from "../live";
-import { CopyButton, Dialog, Empty, Field, Loaded, Page, Panel, Time, toast } from "../parts";
+import { CopyButton, Dialog, Empty, Field, Loaded, Page, Panel, Time, Typed, toast } from "../parts";
 import { go, href, useRoute } from "../route";
 import { useCan, useSession } from "../session";
 
@@ -102,8 +102,8 @@ function AuditTab() {
   return (
     <Panel title={t("Who changed what, newest first")} tools={<>{cursor && <button onClick={() => set({})}>{t("First page")}</button>}{live.data?.next_cursor && <button onClick={() => set({ cursor: live.data!.next_cursor! })}>{t("Next page")}</button>}</>}>
       <form class="pad filter" style={{ marginBottom: 0 }} onSubmit={(event) => event.preventDefault()}>
-        <Field label={t("Action")}><input value={action} placeholder="delete_topic" onChange={(event) => set({ action: event.currentTarget.value })} /></Field>
-        <Field label={t("Token id")}><input value={who} onChange={(event) => set({ who: event.currentTarget.value })} /></Field>
+        <Field label={t("Action")}><Typed value={action} placeholder="delete_topic" commit={(text) => set({ action: text })} /></Field>
+        <Field label={t("Token id")}><Typed value={who} commit={(text) => set({ who: text })} /></Field>
       </form>
       <Loaded live={live}>
         {({ entries }) => entries.length === 0 ? <Empty title={t("No entry matches.")} /> : (

@@ -5,7 +5,7 @@ import { exact } from "../format";
 import { t } from "../i18n";
 import { Row } from "../keys";
 import { useLive } from "../live";
-import { Empty, Loaded, Num, Page, Panel, Time } from "../parts";
+import { Empty, Loaded, Num, Page, Panel, Time, Typed } from "../parts";
 import { go, href, useRoute } from "../route";
 import { useCan, useSession } from "../session";
 import { BulkDialog, byIds } from "./bulk";
@@ -147,7 +147,7 @@ export function DeadTab({ topic, partitions }: { topic: string; partitions: numb
               <form class="pad filter" style={{ marginBottom: 0 }} onSubmit={(event) => event.preventDefault()}>
                 <select aria-label={t("Reason")} value={reason} onChange={(event) => set({ reason: event.currentTarget.value })}><option value="">{t("any reason")}</option>{REASONS.map((one) => <option value={one} key={one}>{t(one)}</option>)}</select>
                 <select aria-label={t("Died")} value={String(since || "")} onChange={(event) => set({ since: event.currentTarget.value })}><option value="">{t("at any time")}</option><option value="3600000">{t("in the last hour")}</option><option value="86400000">{t("in the last 24 hours")}</option><option value="604800000">{t("in the last 7 days")}</option></select>
-                <input aria-label={t("Tag")} placeholder={t("Tag")} value={tag} onChange={(event) => set({ tag: event.currentTarget.value })} />
+                <Typed aria-label={t("Tag")} placeholder={t("Tag")} value={tag} commit={(text) => set({ tag: text })} />
               </form>
               {listed.length === 0 ? <Empty title={tag || narrowed ? t("No job matches.") : t("No job has died.")} /> : <JobTable jobs={shown} chosen={can("manage") ? chosen : null} choose={setChosen} dead />}
               {(group?.jobs ?? listed).length > shown.length && <p class="pad dim small">{t("The first {n} are shown.", { n: shown.length })}</p>}

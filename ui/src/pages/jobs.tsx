@@ -4,7 +4,7 @@ import { exact, localInput } from "../format";
 import { t } from "../i18n";
 import { Row } from "../keys";
 import { type Live, useLive } from "../live";
-import { Empty, Field, Id, JobState, Loaded, Panel, Tags, Time, WORDS } from "../parts";
+import { Empty, Field, Id, JobState, Loaded, Panel, Tags, Time, Typed, WORDS } from "../parts";
 import { go, href, useRoute } from "../route";
 import { useCan, useSession } from "../session";
 import { BulkDialog, byIds } from "./bulk";
@@ -104,10 +104,10 @@ export function FilterBar({ filter, set, topic }: { filter: Filter; set: (values
           {Object.entries(WORDS).map(([state, word]) => <option value={state} key={state}>{t(word)}</option>)}
         </select>
       </Field>
-      <Field label={t("Tag")}><input value={filter.tag} onChange={(event) => set({ tag: event.currentTarget.value, key: "", cursor: "" })} /></Field>
-      <Field label={t("Due from")}><input type="datetime-local" step="1" value={shown(filter.after)} onChange={(event) => set({ after: time(event.currentTarget.value), key: "", cursor: "" })} /></Field>
-      <Field label={t("Due before")}><input type="datetime-local" step="1" value={shown(filter.before)} onChange={(event) => set({ before: time(event.currentTarget.value), key: "", cursor: "" })} /></Field>
-      {topic !== null && <Field label={t("Merge key")}><input value={filter.key} onChange={(event) => set({ state: "", tag: "", after: "", before: "", key: event.currentTarget.value, cursor: "" })} /></Field>}
+      <Field label={t("Tag")}><Typed value={filter.tag} commit={(text) => set({ tag: text, key: "", cursor: "" })} /></Field>
+      <Field label={t("Due from")}><Typed time value={shown(filter.after)} commit={(text) => set({ after: time(text), key: "", cursor: "" })} /></Field>
+      <Field label={t("Due before")}><Typed time value={shown(filter.before)} commit={(text) => set({ before: time(text), key: "", cursor: "" })} /></Field>
+      {topic !== null && <Field label={t("Merge key")}><Typed value={filter.key} commit={(text) => set({ state: "", tag: "", after: "", before: "", key: text, cursor: "" })} /></Field>}
       {topic !== null && <Field label={t("Open by id")}><input value={id} onInput={(event) => setId(event.currentTarget.value)} placeholder={t("Id, then Enter")} /></Field>}
       {Object.values(filter).some(Boolean) && <button type="button" class="quiet" onClick={() => set({ state: "", tag: "", key: "", after: "", before: "", cursor: "" })}>{t("Clear")}</button>}
     </form>

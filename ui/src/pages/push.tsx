@@ -6,7 +6,7 @@ import { t } from "../i18n";
 import { Icon, StateMark } from "../icons";
 import { Row } from "../keys";
 import { type Live, useLive } from "../live";
-import { Dialog, Empty, Field, Id, Loaded, Page, Panel, Time, act, toast } from "../parts";
+import { Dialog, Empty, Field, Id, Loaded, Page, Panel, Time, Typed, act, toast } from "../parts";
 import { go, href, useRoute } from "../route";
 import { useCan, useHas, useSession } from "../session";
 import { retryWords } from "./job";
@@ -159,7 +159,7 @@ function AttemptLog({ topic, live }: { topic: string; live: Live<Attempts> }) {
   const tools = (
     <>
       <label class="row small"><input type="checkbox" checked={failed} onChange={() => set({ failed: failed ? "" : "1" })} />{t("Only failures")}</label>
-      <input aria-label={t("Job id")} placeholder={t("Only this job id")} value={id} onChange={(event) => set({ job: event.currentTarget.value })} />
+      <Typed aria-label={t("Job id")} placeholder={t("Only this job id")} value={id} commit={(text) => set({ job: text })} />
     </>
   );
   return (
