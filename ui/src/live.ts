@@ -8,8 +8,9 @@ import { type Change, isStreaming, onChange } from "./events";
 export type Live<T> = { data: T | undefined; error: ApiError | undefined; atMs: number; changes: number; reload: () => void };
 
 /** Which events matter: all of them, those of a topic or a job, or none. `hold`: rows must not jump. After more than a
- * few changes, or while it returns true, the view does not read by itself: it says how many changes there were. */
-export type Concern = { topic?: string; id?: string; never?: boolean; hold?: () => boolean };
+ * few changes, or while it returns true, the view does not read by itself: it says how many changes there were.
+ * `leaving`: what is shown is being removed, so it is not read any more. */
+export type Concern = { topic?: string; id?: string; never?: boolean; hold?: () => boolean; leaving?: boolean };
 
 const LEAST_MS = 1000; // between two reads
 const COST = 10; // a read is repeated after ten times its own duration at the earliest
@@ -124,6 +125,7 @@ class Reader<T> {
   private async read(): Promise<void> {
     if (this.busy) this.again = true;
     if (this.busy || this.over) return;
+    if (this.concern().leaving) return this.plan();
     this.busy = true;
     this.changes = 0;
     const began = Date.now();

@@ -101,16 +101,27 @@ export function PushTab({ topic, has, changed }: { topic: string; has: boolean; 
 
 function Target({ topic, edit, changed }: { topic: string; edit: () => void; changed: () => void }) {
   const { ns } = useSession();
-  const live = useLive(`push ${ns} ${topic}`, () => call<Push>("GET", pushPath(topic), { ns }), 4000, { topic });
   const [removing, setRemoving] = useState(false);
+  const [leaving, setLeaving] = useState(false);
+  const live = useLive(`push ${ns} ${topic}`, () => call<Push>("GET", pushPath(topic), { ns }), 4000, { topic, leaving });
   const can = useCan();
   const flip = (push: Push): Promise<void> => act(() => call("POST", `${pushPath(topic)}/${push.paused ? "resume" : "pause"}`, { ns }), push.paused ? t("Resumed") : t("Paused"), live.reload);
-  const log = useAttempts(topic);
+  const log = useAttempts(topic, leaving);
   const test = (): Promise<void> => {
     const id = `test-${now()}-${Math.floor(Math.random() * 1e6)}`;
     return act(() => call("POST", `${topicPath(topic)}/jobs`, { ns, body: { id, body: { test: true }, tags: ["test"], max_attempts: 1 } }), t("A test job was sent; its call is below in a moment."), () => go(href(["topics", topic, "push"], { job: id })));
   };
   const tools = (push: Push) => can("push") && <>{can("send") && !push.paused && <button onClick={() => void test()}>{t("Test call")}</button>}<button onClick={() => void flip(push)}><Icon name={push.paused ? "play" : "pause"} />{push.paused ? t("Resume") : t("Pause")}</button><button onClick={edit}>{t("Edit")}</button><button class="danger" onClick={() => setRemoving(true)}>{t("Remove")}</button></>;
+  const remove = async (): Promise<void> => {
+    setLeaving(true);
+    await call("DELETE", pushPath(topic), { ns }).catch((error: unknown) => {
+      setLeaving(false);
+      throw error;
+    });
+    toast(t("Removed"));
+    setRemoving(false);
+    changed();
+  };
   return (
     <div class="stack">
       {log.data && log.data.attempts.length > 0 && <Figures attempts={log.data.attempts} />}
@@ -135,7 +146,7 @@ function Target({ topic, edit, changed }: { topic: string; edit: () => void; cha
       </div>
       <AttemptLog topic={topic} live={log} />
       {removing && (
-        <Dialog title={t("Remove the target")} close={() => setRemoving(false)} action={t("Remove")} danger submit={async () => { await call("DELETE", pushPath(topic), { ns }); toast(t("Removed")); setRemoving(false); changed(); }}>
+        <Dialog title={t("Remove the target")} close={() => setRemoving(false)} action={t("Remove")} danger submit={remove}>
           <p>{t("No more calls are made. The jobs of the topic stay.")}</p>
         </Dialog>
       )}
@@ -144,10 +155,10 @@ function Target({ topic, edit, changed }: { topic: string; edit: () => void; cha
 }
 
 /** The newest calls, or those of the job that the address names. */
-function useAttempts(topic: string): Live<Attempts> {
+function useAttempts(topic: string, leaving: boolean): Live<Attempts> {
   const { ns } = useSession();
   const id = useRoute().query.get("job") ?? "";
-  return useLive(`attempts ${ns} ${topic} ${id}`, () => call<Attempts>("GET", `${pushPath(topic)}/attempts`, { ns, query: { id, limit: LOGGED } }), 4000, { topic });
+  return useLive(`attempts ${ns} ${topic} ${id}`, () => call<Attempts>("GET", `${pushPath(topic)}/attempts`, { ns, query: { id, limit: LOGGED } }), 4000, { topic, leaving });
 }
 
 function AttemptLog({ topic, live }: { topic: string; live: Live<Attempts> }) {
