@@ -40,7 +40,7 @@ def loaded(output: str) -> set[str]:
     ("arguments", "unneeded"),
     [
         (("--version",), SERVER | TERMINAL | {"asyncio", "pydantic"}),
-        (("send", "t", "1"), SERVER | {"asyncio", "pygments", "attr"}),
+        (("send", "t", "1"), SERVER | {"asyncio", "pygments", "attr", "pydantic"}),
     ],
 )
 def test_a_short_command_loads_no_part_of_the_server(arguments: tuple[str, ...], unneeded: set[str]) -> None:
@@ -61,7 +61,7 @@ def test_a_server_loads_nothing_for_terminals_outgoing_calls_or_scrapes_before_t
         assert "ready on" in server.stdout.readline()
         server.send_signal(signal.SIGTERM)
         said = server.stdout.read()
-    assert loaded(said) & (TERMINAL | {"aiohttp", "prometheus_client"}) == set()
+    assert loaded(said) & (TERMINAL | {"aiohttp", "prometheus_client", "pydantic"}) == set()
     assert loaded(said) >= {"redis", "uvloop", "httptools"}, "what it does need"
 
 
