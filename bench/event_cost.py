@@ -91,8 +91,8 @@ def counted(events: int, followers: tuple[str, ...]) -> int:
     with tempfile.TemporaryDirectory(prefix="dueline-event-cost-") as folder:
         counts = Path(folder) / "counts"
         tool = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={counts}", f"--log-file={folder}/log"]
-        told = [sys.executable, "-m", "bench.event_cost", "--events", str(events), "--work", ",".join(followers)]
-        done = subprocess.run(tool + told, check=True, capture_output=True, timeout=TIMEOUT_S, text=True)
+        options = [sys.executable, "-m", "bench.event_cost", "--events", str(events), "--work", ",".join(followers)]
+        done = subprocess.run(tool + options, check=True, capture_output=True, timeout=TIMEOUT_S, text=True)
         due = events * sum(topic == "" for topic in followers)
         if int(done.stdout) != due:
             raise SystemExit(f"{done.stdout.strip()} events were written, not {due}")

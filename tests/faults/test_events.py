@@ -72,9 +72,9 @@ async def begun(listener: Listener, server: ServerProcess, topic: str) -> list[M
 
 
 def missing(jobs: set[str], messages: list[Message]) -> set[str]:
-    told = {message.data["id"] for message in messages if message.event == "job"}
-    assert told <= jobs, "an event of a job that was never stored"
-    return jobs - told
+    reported = {message.data["id"] for message in messages if message.event == "job"}
+    assert reported <= jobs, "an event of a job that was never stored"
+    return jobs - reported
 
 
 @pytest.mark.faults

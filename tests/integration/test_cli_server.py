@@ -137,9 +137,13 @@ def test_the_history_of_a_job_says_who_had_it_and_what_went_wrong(shell: Shell) 
     leased = shell.json("pull", "past", "--wait", "30s", "--by", "desk-4")["jobs"][0]
     shell.json("release", "past", "a", leased["lease"], "--error", "no paper", "--in", "1h")
     shell.json("cancel", "past", "a", "--yes")
-    told = shell.json("history", "past", "a")
-    assert [entry["what"] for entry in told["entries"]] == ["sent", "delivered", "released", "cancelled"]
-    assert (told["entries"][1]["by"], told["entries"][2]["error"], told["dropped"]) == ("desk-4", "no paper", 0)
+    timeline = shell.json("history", "past", "a")
+    assert [entry["what"] for entry in timeline["entries"]] == ["sent", "delivered", "released", "cancelled"]
+    assert (timeline["entries"][1]["by"], timeline["entries"][2]["error"], timeline["dropped"]) == (
+        "desk-4",
+        "no paper",
+        0,
+    )
     shown = shell.run("history", "past", "a", "-o", "table").stdout.decode()
     assert all(word in shown for word in ("desk-4", "no paper", "cancelled"))
     assert shell.run("history", "past", "nobody").returncode == 3

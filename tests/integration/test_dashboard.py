@@ -165,9 +165,9 @@ async def test_the_dashboard_can_be_switched_off(open_server: OpenServer) -> Non
 async def test_the_page_learns_its_settings_before_a_login(open_server: OpenServer) -> None:
     flags = {"auth": "tokens", "ui_environment": "production", "ui_colour": "red", "ui_read_only": True}
     async with open_server(**flags) as kit:
-        told = (await kit.ask("GET", "/ui/settings")).json()
-    assert told == {
-        "version": told["version"],
+        page_settings = (await kit.ask("GET", "/ui/settings")).json()
+    assert page_settings == {
+        "version": page_settings["version"],
         "auth": "tokens",
         "read_only": True,
         "environment": "production",

@@ -138,12 +138,12 @@ async def test_the_doctor_names_a_guard_with_and_without_a_server(node: PrivateV
     node.ask("CONFIG", "SET", "maxmemory", "1")
     try:
         with served(tmp_path / "data", "--store", node.url) if by == "server" else nullcontext(node.url) as url:
-            told = await asyncio.to_thread(typed, "doctor", "--url", url, "-o", "json")
+            report = await asyncio.to_thread(typed, "doctor", "--url", url, "-o", "json")
     finally:
         node.ask("CONFIG", "SET", "maxmemory", "0")
-    found = [one for one in json.loads(told.stdout)["findings"] if one["what"] == "warning"]
-    assert [(one["level"], one["detail"].split(":")[0]) for one in found] == [("warn", "store_full")], told.output
-    assert told.exit_code == 1
+    found = [one for one in json.loads(report.stdout)["findings"] if one["what"] == "warning"]
+    assert [(one["level"], one["detail"].split(":")[0]) for one in found] == [("warn", "store_full")], report.output
+    assert report.exit_code == 1
 
 
 async def test_a_store_that_may_evict_gets_no_sends(node: PrivateValkey) -> None:

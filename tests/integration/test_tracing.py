@@ -187,10 +187,10 @@ async def test_a_handler_in_a_child_process_runs_in_the_trace_of_its_worker(url:
         await traced_app.report.asend(1)
         await traced_app.worker.start()
         with Client(url) as client:
-            [told] = await asyncio.to_thread(client.pull, "reports", wait=WAIT)
+            [reported] = await asyncio.to_thread(client.pull, "reports", wait=WAIT)
     finally:
         await traced_app.worker.stop(10)
-    assert told.json() == f"{spans.one('process traced.child').context.trace_id:032x}"
+    assert reported.json() == f"{spans.one('process traced.child').context.trace_id:032x}"
 
 
 def test_a_thread_that_sends_straight_to_the_store_is_traced(spans: Spans) -> None:

@@ -85,10 +85,10 @@ class OlderQueue:
 async def test_an_older_server_is_asked_once_and_then_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reports, "BEAT_S", 0.0)
     queue = OlderQueue()
-    told = reports.WorkerReports(queue, "w", ["a"], 1, list)
-    told.start()
+    reporter = reports.WorkerReports(queue, "w", ["a"], 1, list)
+    reporter.start()
     await queue.refused.wait()
     for _ in range(20):
         await asyncio.sleep(0)
-    await told.stop()
+    await reporter.stop()
     assert queue.asked == ["report"]

@@ -186,10 +186,10 @@ class Registry:
     # -- answers
 
     async def _apps(self, request: web.Request) -> web.Response:
-        return self._told(request, self._shown())
+        return self._applications_response(request, self._shown())
 
     async def _delta(self, request: web.Request) -> web.Response:
-        return self._told(request, (shown for _, _, shown in self._changes))
+        return self._applications_response(request, (shown for _, _, shown in self._changes))
 
     async def _app(self, request: web.Request) -> web.Response:
         # The registry keeps names in capitals and looks for them as they are asked for, letter by letter.
@@ -204,15 +204,15 @@ class Registry:
         name = "secureVipAddress" if "/svips/" in request.path else "vipAddress"
         vip = request.match_info["vip"]
         found = [one for one in self._shown() if vip in str(one.get(name, "")).split(",")]
-        return self._told(request, found) if found else web.Response(status=404)
+        return self._applications_response(request, found) if found else web.Response(status=404)
 
     async def _instance(self, request: web.Request) -> web.Response:
-        return self._told_one(request, self._found(request))
+        return self._instance_response(request, self._found(request))
 
     async def _anywhere(self, request: web.Request) -> web.Response:
         id = request.match_info["id"]
         lease = next((lease for key, lease in self._leases.items() if key[1] == id), None)
-        return web.Response(status=404) if lease is None else self._told_one(request, lease)
+        return web.Response(status=404) if lease is None else self._instance_response(request, lease)
 
     def _found(self, request: web.Request) -> Lease:
         lease = self._leases.get(_key(request))
@@ -229,7 +229,7 @@ class Registry:
             counts[one["status"]] = counts.get(one["status"], 0) + 1
         return "".join(f"{status}_{counts[status]}_" for status in sorted(counts))
 
-    def _told(self, request: web.Request, instances: Iterable[dict[str, Any]]) -> web.Response:
+    def _applications_response(self, request: web.Request, instances: Iterable[dict[str, Any]]) -> web.Response:
         apps: dict[str, list[dict[str, Any]]] = {}
         for one in instances:
             apps.setdefault(one["app"], []).append(one)
@@ -241,7 +241,7 @@ class Registry:
         inside = "".join(_application_xml(name, some) for name, some in apps.items())
         return _xml(f"<applications>{head}{inside}</applications>")
 
-    def _told_one(self, request: web.Request, lease: Lease) -> web.Response:
+    def _instance_response(self, request: web.Request, lease: Lease) -> web.Response:
         shown = lease.shown("ADDED")
         return web.json_response({"instance": shown}) if _wants_json(request) else _xml(_instance_xml(shown))
 

@@ -134,8 +134,8 @@ def test_the_metric_has_a_series_for_every_guard_of_every_shard() -> None:
 
 
 def test_whoever_checks_is_told_of_calls_that_fail() -> None:
-    guards, told = Guards(), list[str]()
-    guards.trouble = lambda: told.append("trouble")
+    guards, calls = Guards(), list[str]()
+    guards.trouble = lambda: calls.append("trouble")
     guards.failed()
     guards.tripped(Guard.DISK_FULL, A, "MISCONF")
-    assert len(told) == 2
+    assert len(calls) == 2

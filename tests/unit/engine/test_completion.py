@@ -40,12 +40,12 @@ async def test_the_rest_of_a_call_in_a_task_ends_it_once() -> None:
             raise result
         return result
 
-    told: list[Any] = []
+    results: list[Any] = []
     error = NotFound()
-    leave(work([]), told.append)
-    leave(work(error), told.append)
+    leave(work([]), results.append)
+    leave(work(error), results.append)
     await turns(5)
-    assert told == [[], error]
+    assert results == [[], error]
 
 
 async def test_a_cancelled_poll_is_cancelled_where_it_waits_and_a_late_result_hurts_nobody() -> None:
@@ -65,19 +65,19 @@ async def test_a_conversion_that_fails_is_the_result_and_one_that_awaits_leaves_
         await asyncio.sleep(0)
         return -number
 
-    told: list[Any] = []
+    results: list[Any] = []
     error = NotFound()
-    through(lambda number: 1 // number, told.append)(0)
-    through(lambda _: "unused", told.append)(error)
-    through(later, told.append)(7)
-    assert isinstance(told[0], ZeroDivisionError)
-    assert told[1] is error
+    through(lambda number: 1 // number, results.append)(0)
+    through(lambda _: "unused", results.append)(error)
+    through(later, results.append)(7)
+    assert isinstance(results[0], ZeroDivisionError)
+    assert results[1] is error
     await turns(5)
-    assert told[2] == -7
+    assert results[2] == -7
 
 
 async def test_a_completion_that_fails_is_reported_and_the_others_are_told() -> None:
-    told, reported = list[Any](), list[Any]()
+    results, reported = list[Any](), list[Any]()
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["exception"]))
 
     def broken(_: Any) -> None:
@@ -86,9 +86,9 @@ async def test_a_completion_that_fails_is_reported_and_the_others_are_told() -> 
     outbox = Outbox()
     outbox.hold()
     outbox.tell(broken, 1)
-    outbox.tell(told.append, 2)
-    assert told == []
+    outbox.tell(results.append, 2)
+    assert results == []
     outbox.release()
-    tell(told.append, 3)
-    assert told == [2, 3]
+    tell(results.append, 3)
+    assert results == [2, 3]
     assert [type(error) for error in reported] == [ValueError]

@@ -39,10 +39,11 @@ async def taken(kit: EngineKit, feed: Feed) -> list[EventMessage]:
     return found
 
 
-def said(told: Sequence[EventMessage]) -> list[Any]:
+def said(messages: Sequence[EventMessage]) -> list[Any]:
     """Events in short; gaps by their reason."""
     return [
-        one.what.reason if isinstance(one.what, Gap) else (one.what.what, one.what.topic, one.what.id) for one in told
+        one.what.reason if isinstance(one.what, Gap) else (one.what.what, one.what.topic, one.what.id)
+        for one in messages
     ]
 
 
@@ -60,11 +61,11 @@ async def test_the_whole_life_of_a_job_is_told(kit: EngineKit) -> None:
     await kit.engine.fire(NS, "a", "one")
     [job] = await kit.pull("a")
     await kit.engine.ack(NS, "a", [Ref("one", job.lease)])
-    told = await taken(kit, feed)
-    assert said(told) == [
+    messages = await taken(kit, feed)
+    assert said(messages) == [
         (what, "a", "one") for what in ("sent", "delivered", "released", "fired", "delivered", "acked")
     ]
-    events = [one.what for one in told if isinstance(one.what, Event)]
+    events = [one.what for one in messages if isinstance(one.what, Event)]
     assert [event.attempt for event in events] == [None, 1, None, None, 2, None]
     assert [event.state for event in events] == ["ready", "leased", "scheduled", "ready", "leased", "done"]
     assert events[2].error == "x" * 200
@@ -116,9 +117,9 @@ async def test_sends_that_replace_or_join_are_told_as_such_and_refused_ones_are_
     await kit.send("a", "one", 60_000)
     for _ in range(2):
         await kit.engine.send(NS, "g", Send(None, b"1", BodyKind.JSON, merge=Merge("key", quiet_ms=1000)))
-    told = said(await taken(kit, feed))
-    assert [(what, topic) for what, topic, _ in told] == [("sent", "a"), ("sent", "g"), ("appended", "g")]
-    assert told[1][2] == told[2][2], "both name the group"
+    messages = said(await taken(kit, feed))
+    assert [(what, topic) for what, topic, _ in messages] == [("sent", "a"), ("sent", "g"), ("appended", "g")]
+    assert messages[1][2] == messages[2][2], "both name the group"
 
 
 async def test_changes_of_topics_are_told(kit: EngineKit) -> None:
@@ -198,11 +199,11 @@ async def test_a_listener_that_comes_back_in_time_misses_nothing(kit: EngineKit)
 async def test_a_listener_that_comes_back_late_gets_a_gap(kit: EngineKit) -> None:
     feed = await listening(kit)
     await kit.send("a", "one")
-    [told] = await taken(kit, feed)
+    [messages] = await taken(kit, feed)
     feed.close()
     await kit.advance(INTEREST_MS + 5_000)
     await kit.send("a", "missed")
-    again = await kit.engine.feeds.open(NS, (), told.id)
+    again = await kit.engine.feeds.open(NS, (), messages.id)
     assert said(await taken(kit, again))[0] == "trimmed"
 
 
@@ -248,8 +249,8 @@ async def test_a_full_buffer_and_an_unknown_outcome_are_gaps(kit: EngineKit) -> 
     assert recorder is not None
     for number in range(MAX_BUFFERED + 5):
         recorder.died(Partition(NS, "a", 0), [(f"{number}", Reason.EXPIRED)])
-    told = said(await taken(kit, feed))
-    assert (len(told), told.count("lost")) == (MAX_BUFFERED + 1, 1)
+    messages = said(await taken(kit, feed))
+    assert (len(messages), messages.count("lost")) == (MAX_BUFFERED + 1, 1)
     await kit.advance(2_000)
     recorder.lost()
     assert said(await taken(kit, feed)) == ["lost"]

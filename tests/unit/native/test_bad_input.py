@@ -214,7 +214,7 @@ def test_what_is_not_a_job_is_refused_and_the_field_is_named(
         assert_nothing_stored(api)
 
 
-LONE = {
+UNPAIRED = {
     "high": (b'{"body":"\\ud800"}', "body"),
     "low": (b'{"body":{"a":["\\uDC00"]}}', "body"),
     "high before a letter": (b'{"body":"\\uDBFF\\u0041"}', "body"),
@@ -227,7 +227,7 @@ LONE = {
 }
 
 
-@pytest.mark.parametrize(("body", "field"), LONE.values(), ids=LONE.keys())
+@pytest.mark.parametrize(("body", "field"), UNPAIRED.values(), ids=UNPAIRED.keys())
 def test_a_lone_surrogate_is_called_by_its_name_where_it_stands(api: Api, body: bytes, field: str) -> None:
     reply = api.raw("POST", JOBS, body)
     assert_error(reply, 400, "invalid_field", field)

@@ -321,10 +321,10 @@ class Heard:
     """What a batcher tells whoever records: each item, and by whom."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, str]] = []
+        self.reports: list[tuple[str, str]] = []
 
     def tell(self, outcomes: object, items: list[str], results: list[str], by: list[str]) -> None:
-        self.told += zip(items, by, strict=True)
+        self.reports += zip(items, by, strict=True)
 
 
 async def test_items_of_one_call_are_told_with_the_actor_of_each() -> None:
@@ -349,4 +349,4 @@ async def test_items_of_one_call_are_told_with_the_actor_of_each() -> None:
 
     calls = [asyncio.ensure_future(request(*one)) for one in (("ann", ["a", "b"]), ("bob", ["c"]))]
     await asyncio.gather(*[await call for call in calls])
-    assert sorted(heard.told) == [("a", "ann"), ("ann later", ""), ("b", "ann"), ("bob later", ""), ("c", "bob")]
+    assert sorted(heard.reports) == [("a", "ann"), ("ann later", ""), ("b", "ann"), ("bob later", ""), ("c", "bob")]

@@ -91,8 +91,8 @@ async def test_ask_is_followed_for_one_call_only() -> None:
         first.answers["GET"] = lambda *_: Exception(f"ASK 7629 127.0.0.1:{second.port}")
         assert [await link.call("k", "GET", "k") for _ in range(2)] == [b"OK"] * 2
         assert first.asked("GET") == 2
-        told = [words for words in second.log if words[0] in ("ASKING", "GET")]
-        assert told == [("ASKING",), ("GET", "k")] * 2
+        commands = [words for words in second.log if words[0] in ("ASKING", "GET")]
+        assert commands == [("ASKING",), ("GET", "k")] * 2
 
 
 async def test_a_slot_that_two_nodes_send_away_is_given_up_soon() -> None:

@@ -34,9 +34,9 @@ async def replicated(accept: bool = False) -> AsyncIterator[tuple[Link, FakeNode
 async def test_a_change_is_answered_after_a_marker_in_its_slot_reached_a_replica() -> None:
     async with replicated() as (link, node):
         assert await link.change("p:{t}:m", "EVALSHA", "x") == b"OK"
-        told = [words for words in node.log if words[0] in ("EVALSHA", "EVAL", "WAIT")]
-        assert [words[0] for words in told] == ["EVALSHA", "EVAL", "WAIT"]
-        assert (told[1][2:], told[2][1]) == (("1", "p:{t}:W", "60000"), "1")
+        commands = [words for words in node.log if words[0] in ("EVALSHA", "EVAL", "WAIT")]
+        assert [words[0] for words in commands] == ["EVALSHA", "EVAL", "WAIT"]
+        assert (commands[1][2:], commands[2][1]) == (("1", "p:{t}:W", "60000"), "1")
 
 
 @pytest.mark.parametrize("namespace_ids", [False, True])
