@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from dueline.engine.job import BodyKind, Partition, Reason, State
-from dueline.engine.on_dead import goes_on
+from dueline.engine.on_dead import can_forward
 from dueline.engine.store import Code, Credit, Outcome, Pull, Query, Ref, Release
 from dueline.store.valkey.embedded import EmbeddedError, EmbeddedStore
 from dueline.store.valkey.store import ValkeyStore
@@ -152,7 +152,7 @@ async def test_a_body_with_a_turned_bit_is_never_delivered_and_ends_dead_as_corr
         good, bad = await store.read(PARTITION, ["good", "bad"])
         assert good is not None
         assert bad is not None
-        assert [(job.intact, job.kind, goes_on(job)) for job in (good, bad)] == [
+        assert [(job.intact, job.kind, can_forward(job)) for job in (good, bad)] == [
             (True, BodyKind.TEXT, True),
             (False, BodyKind.BYTES, False),
         ], "a job that ends before anybody has pulled it is not sent on either"

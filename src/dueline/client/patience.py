@@ -85,7 +85,7 @@ class Tries:
             wait_s = self._backoff_s(random() if draw is None else draw) + (error.retry_after_s or 0.0)
             needed_s = wait_s if is_unknown else wait_s + elapsed_s - self._begun_s
         if not self._may_follow(error, moves) or elapsed_s + needed_s >= self._deadline_s:
-            raise self._final(self._counted(error, elapsed_s))
+            raise self._final(self._with_tries(error, elapsed_s))
         if is_unknown:
             self._unknown = self._unknown or error
         log.debug("try %d failed and is repeated in %.3g s: %s", self._failed, wait_s, error)
@@ -117,7 +117,7 @@ class Tries:
             return moves or self._patience.unreachable
         return isinstance(error, Unavailable | RateLimited)
 
-    def _counted(self, error: DuelineApiError, elapsed_s: float) -> DuelineApiError:
+    def _with_tries(self, error: DuelineApiError, elapsed_s: float) -> DuelineApiError:
         """The error of the last try, with the number of tries and their total time."""
         if self._failed > 1:
             error.message = f"{error.message.rstrip('.')}, after {self._failed} tries in {elapsed_s:.1f} s"

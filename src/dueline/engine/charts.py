@@ -114,7 +114,7 @@ class ChartRecorder:
         """One row per namespace and topic in which something happened since the last time."""
         sums: dict[str, tuple[int, ...]] = {}
         recorded: dict[int, tuple[TopicMetrics, tuple[int, ...]]] = {}
-        for namespace, topic, metrics in self._metrics.counted():
+        for namespace, topic, metrics in self._metrics.by_topic():
             counts = _counts(metrics)
             _, before = self._recorded.get(id(metrics), (metrics, (0,) * len(counts)))
             recorded[id(metrics)] = (metrics, counts)  # holds the object, so that its id stays its own

@@ -38,7 +38,7 @@ from .job import ENDED, LIVE, Job, LeasedJob, Partition, State
 from .job_calls import JobCalls
 from .limits import Limits, check_name
 from .metrics import EngineMetrics
-from .on_dead import ON_DEAD_TARGET, ON_DEAD_TOPIC, roomy
+from .on_dead import ON_DEAD_TARGET, ON_DEAD_TOPIC, forwarding_limits
 from .open_groups import GroupPage
 from .puller import Puller
 from .push_control import PushControl
@@ -101,7 +101,7 @@ class Engine:
         self._bulk = BulkCalls(store, timer.time)
         self._deletion = TopicDeletion(store, self._topics, self._changes, self._control, self._bulk, self._recorder)
         self._cleaner = Cleaner(store, self._registrar, self.metrics, timer, idle_ms / 3000, round_s)
-        roomy_sender = Sender(store, self._topics, self._registrar, Checks(roomy(limits)), timer)
+        roomy_sender = Sender(store, self._topics, self._registrar, Checks(forwarding_limits(limits)), timer)
         self.tokens = Tokens(store, timer)
         self._forwarder = Forwarder(store, self._topics, roomy_sender, self._carry, timer, round_s)
         self._runner = ScheduleRunner(
@@ -183,8 +183,8 @@ class Engine:
             self._spawn(self._control.tell_partitions(topic.namespace, topic.name))  # its limit is divided otherwise
 
     def _reload(self, topic: Topic) -> None:
-        """A partition of the topic has another config than this process. Read the directory's, but not all the time: if
-        the process that changed the topic died, the partition keeps its old config until somebody uses the topic."""
+        """Read the topic from the directory, because a partition has another config than this process. Not at every
+        call: if the process that changed the topic died, the partition keeps its old config until the topic is used."""
         if not self._topics.is_fresh(topic):
             topic.read_at_s = self._time_s()
             self._spawn(self._topics.load(topic.namespace, topic.name))

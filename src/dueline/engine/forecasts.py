@@ -119,7 +119,7 @@ class Forecasts:
             found = _Sum(namespace, edges, self._time_s())
             self._sums.append(found)
             found.task = asyncio.get_running_loop().create_task(self._run(found))
-            found.task.add_done_callback(_heard)
+            found.task.add_done_callback(_retrieve_exception)
         await found.shown.wait()
         if found.forecast is None:
             await asyncio.gather(found.task or asyncio.sleep(0), return_exceptions=True)
@@ -177,8 +177,8 @@ class Forecasts:
         return TopicForecast(topic.name, (await self._store.forecast(_parts(topic, edges), edges)).counts)
 
 
-def _heard(task: asyncio.Task[None]) -> None:
-    """A sum that fails tells its callers, if there are any left."""
+def _retrieve_exception(task: asyncio.Task[None]) -> None:
+    """Mark the exception of a failed sum as retrieved: its callers, if any are left, get it too."""
     if not task.cancelled():
         task.exception()
 
@@ -204,7 +204,7 @@ def _largest(
     parts: Sequence[Sequence[ForecastPart]],
     counts: Sequence[int],
 ) -> list[tuple[int, Topic]]:
-    """The topics with the most jobs, of those that are known and those of one page."""
+    """The SHOWN_TOPICS topics with the most jobs, among `known` and the topics of one page."""
     found, at = list(known), 0
     for topic, of_topic in zip(topics, parts, strict=True):
         count = sum(counts[at : at + len(of_topic)])

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from .errors import DuelineError, Unavailable
 from .job import Job, Partition, State
-from .on_dead import ON_DEAD_TOPIC, goes_on, sent_on
+from .on_dead import ON_DEAD_TOPIC, can_forward, forwarded
 from .policy import OnDead
 from .rounds import Rounds
 from .sender import Sender
@@ -37,7 +37,7 @@ class Forwarder:
     """The forwarding loop. `run_once` does what is due and returns how long the loop may sleep.
 
     `carry` ensures that the topic ON_DEAD_TOPIC of a namespace has its target. The limits of `sender` must leave room
-    for the added headers (engine.on_dead.roomy).
+    for the added headers (engine.on_dead.forwarding_limits).
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Forwarder:
         self._stuck: dict[Key, float] = {}  # topics with refused jobs: ignore deaths until this time
         self._all: dict[Key, None] = {}  # topics with an on_dead, the next to be checked first
         self._round_at_s = 0.0
-        self._rounds = Rounds(self.run_once, timer, "sending dead jobs on failed")
+        self._rounds = Rounds(self.run_once, timer, "forwarding dead jobs failed")
 
     def died(self, namespace: str, topic: str) -> None:
         """A job of this topic was found dead. Costs nothing when the topic is known to have no on_dead."""
@@ -130,7 +130,7 @@ class Forwarder:
         while cursor is not None and not self._rounds.stopping:
             page = await self._store.list(partition, Query(state=State.DEAD, cursor=cursor, limit=BATCH, body=True))
             cursor = page.cursor
-            movable = [job for job in page.jobs if goes_on(job)]
+            movable = [job for job in page.jobs if can_forward(job)]
             if movable and on_dead.url is not None:
                 await self._carry(topic.namespace)
             sent = await self._send(topic.namespace, movable, on_dead)
@@ -144,7 +144,7 @@ class Forwarder:
         """Forward jobs and return the ids of those that certainly arrived. A store failure ends the round. A job that
         the topic refuses (for example because its body is too large) stays where it is."""
         name = ON_DEAD_TOPIC if on_dead.topic is None else on_dead.topic
-        sends = (self._sender.send(namespace, name, sent_on(namespace, job, on_dead)) for job in jobs)
+        sends = (self._sender.send(namespace, name, forwarded(namespace, job, on_dead)) for job in jobs)
         outcomes = await asyncio.gather(*sends, return_exceptions=True)
         for outcome in outcomes:
             if isinstance(outcome, Unavailable) or (

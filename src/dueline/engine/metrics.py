@@ -141,7 +141,7 @@ class EngineMetrics:
         known = namespace in self._others or len(self._others) < MAX_NAMESPACES
         return self._others.setdefault(namespace if known else "", TopicMetrics())
 
-    def counted(self) -> Iterator[tuple[str, str, TopicMetrics]]:
+    def by_topic(self) -> Iterator[tuple[str, str, TopicMetrics]]:
         """All metrics, each with its namespace and topic. They are "" for metrics that many of them share."""
         for (namespace, topic), metrics in self._own.items():
             yield namespace, topic, metrics

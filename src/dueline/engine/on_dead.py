@@ -58,17 +58,17 @@ def check_on_dead(topic: str, policy: TopicPolicy) -> None:
         check_url(on_dead.url, "on_dead.url")
     if policy.dead_retain_ms is not None and policy.dead_retain_ms < ON_DEAD_KEEP_MS:
         raise InvalidField(
-            f"must be at least {ON_DEAD_KEEP_MS} with on_dead: dead jobs are kept until they are sent on",
+            f"must be at least {ON_DEAD_KEEP_MS} with on_dead: dead jobs are kept until they are forwarded",
             "dead_retain_ms",
         )
 
 
-def roomy(limits: Limits) -> Limits:
+def forwarding_limits(limits: Limits) -> Limits:
     """Limits that allow every stored job to be forwarded, with the headers that forwarding adds."""
     return replace(limits, max_headers=limits.max_headers + 16, max_headers_bytes=limits.max_headers_bytes + 8192)
 
 
-def goes_on(job: Job) -> bool:
+def can_forward(job: Job) -> bool:
     """Whether to forward a job: not if its body is damaged or if it was forwarded too often."""
     kept = job.body is not None or job.items is not None
     return job.intact and job.reason is not Reason.CORRUPT and kept and hops(job) < MAX_HOPS
@@ -88,7 +88,7 @@ def _hops(lowered: dict[str, str]) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 4 else 0
 
 
-def sent_on(namespace: str, job: Job, on_dead: OnDead) -> Send:
+def forwarded(namespace: str, job: Job, on_dead: OnDead) -> Send:
     """The job to send in place of a dead one."""
     if job.items is None:
         body, kind = job.body or b"", job.kind

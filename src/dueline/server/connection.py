@@ -118,7 +118,7 @@ class Connection(WritingHalf):
         self._transport = None
         self._reader.deaf = True
         self._reader.let_go()
-        self._reader.counted.leave()
+        self._reader.connection_quota.leave()
         if self._admission is not None:
             self._front.addresses.leave(self._admission)
         self._front.dismiss(self)

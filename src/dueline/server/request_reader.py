@@ -55,7 +55,7 @@ class Reader:
     def __init__(self, front: Front, queue: deque[Exchange], expected: Callable[[], None]) -> None:
         self.deaf = False
         self.address = ""  # the client's host; set by the connection
-        self.counted = ConnectionQuota()
+        self.connection_quota = ConnectionQuota()
         self.due_s = NEVER  # deadline of the request that is being read (for its head, then for its body)
         self._queued_bytes = 0  # of bodies in the queue; reset by `read_on`
         self._front = front
@@ -269,7 +269,7 @@ class Reader:
                 request.grant, not_granted = error.grant, error
             quota = self._quota_now = self._front.quotas.of(found, request.grant, namespace)
             if quota is not None:
-                self.counted.count(quota, self._loop.time())
+                self.connection_quota.count(quota, self._loop.time())
             if not_granted is not None:
                 raise not_granted
         except DuelineError as error:
@@ -323,16 +323,16 @@ class Reader:
         request = Request(known.method, known.path, known.query, known.headers, body, found.params, grant, self.address)
         now_s = self._loop.time()
         exchange = Exchange(found, request, True, False, None, now_s, quota, False, known.line)
-        if quota is not None and (quota is not self.counted.quota or not quota.take(now_s)):
-            self._counted(quota, exchange)
+        if quota is not None and (quota is not self.connection_quota.quota or not quota.take(now_s)):
+            self._count(quota, exchange)
         return exchange
 
-    def _counted(self, quota: Quota, exchange: Exchange) -> None:
+    def _count(self, quota: Quota, exchange: Exchange) -> None:
         try:
-            self.counted.count(quota, exchange.begun_s)
+            self.connection_quota.count(quota, exchange.begun_s)
         except QuotaExceeded as error:
             exchange.answer = self._front.router.failed(exchange.found, exchange.request, error)
-            if not self.counted.has(quota):
+            if not self.connection_quota.has(quota):
                 exchange.keep_alive = False
                 self.deaf = True
 
@@ -430,7 +430,7 @@ class Reader:
             raise _Refused
         answer = self._front.router.failed(found, request, error)
         is_long = b"transfer-encoding" in raw or int(raw.get(b"content-length", b"0")) > SKIPPED_BYTES
-        if is_long or b"expect" in raw or not self.counted.has(self._quota_now):
+        if is_long or b"expect" in raw or not self.connection_quota.has(self._quota_now):
             self.refuse(answer, found, request)
             raise _Refused
         self._refusal = answer

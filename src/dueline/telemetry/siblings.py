@@ -63,7 +63,7 @@ class Siblings:
         if self._folder is None or self._server is not None:
             return
         earlier = [path.stem for path in sorted(self._folder.glob(f"{self._slot}*.counts")) if path.stem != self._own]
-        counts = _counted_once({stem: self._last(stem) for stem in earlier})
+        counts = _without_inherited({stem: self._last(stem) for stem in earlier})
         self._inherited = Report(earlier, merge(counts))
         self._keep_on()
         for stem in earlier:
@@ -90,7 +90,7 @@ class Siblings:
             return [own.samples]
         others = sorted({path.stem for path in self._folder.glob("worker-*-*.*")} - {self._own})
         answers = await asyncio.gather(*map(self._ask, others))
-        return _counted_once({self._own: own, **dict(zip(others, answers, strict=True))})
+        return _without_inherited({self._own: own, **dict(zip(others, answers, strict=True))})
 
     def _report(self) -> Report:
         """What this process shows now. Its counts are on disk when this returns."""
@@ -139,7 +139,7 @@ class Siblings:
         return self._folder / f"{stem}.{kind}"
 
 
-def _counted_once(reports: Mapping[str, Report | None]) -> list[list[Samples]]:
+def _without_inherited(reports: Mapping[str, Report | None]) -> list[list[Samples]]:
     """The samples of all reports, without those that another one has inherited."""
     found = {stem: report for stem, report in reports.items() if report is not None}
     inherited = {stem for report in found.values() for stem in report.inherited}
