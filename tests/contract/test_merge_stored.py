@@ -154,7 +154,7 @@ async def test_fsck_names_what_is_wrong_with_groups(kit: StoreKit) -> None:
     await finds("g: its item 2 does not match its checksum", ("HSET", b"n\x00\x02g", two + b"!"))
     await finds("g: is not a group, but has stored items", ("HSET", b"n\x00\x03g", two))
     await finds("h: is not a group, but has stored items", ("HSET", b"mh", meta))
-    await finds("g: its items have 2 bytes, it says 9", ("HSET", b"mg", meta[:5] + b"\x09" + meta[6:]))
+    await finds("g: its items have 2 bytes, but its record has 9", ("HSET", b"mg", meta[:5] + b"\x09" + meta[6:]))
     await finds("g: its items are not in send order", ("HSET", b"n\x00\x01g", two), ("HSET", b"n\x00\x02g", one))
     await finds("h: is not a group of the key 'other', but is recorded as its open one", ("HSET", b"kother", b"h"))
     await finds("g: does not have the item 'y' that is recorded for it", ("HSET", b"i\x00\x03keyy", b"g"))

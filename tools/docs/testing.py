@@ -32,7 +32,7 @@ They are available wherever `dueline[testing]` is installed.
 SECTIONS: dict[str, tuple[type[Any], ...]] = {
     "A queue in virtual time: `dueline.testing.queue`": (VirtualQueue, QueueClock),
     "What was sent and handled: `dueline.testing.recorder`": (Recorder, SentJob, HandledJob),
-    "A store on a bad day: `dueline.testing.flaky`": (Trouble, FlakyStore),
+    "An unreliable store: `dueline.testing.flaky`": (Trouble, FlakyStore),
     "A private server: `dueline.testing.server`": (PrivateServer,),
     "Checked histories: `dueline.testing.client_history`": (
         History,

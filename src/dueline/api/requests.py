@@ -218,7 +218,7 @@ class CancelJobs(Request, frozen=True, kw_only=True):
 
 
 class ReviveJobs(Request, frozen=True, kw_only=True):
-    """ids, or a filter, of dead jobs."""
+    """Which dead jobs to revive: ids, or a filter."""
 
     ids: Ids | None = None
     filter: Filter | None = None
@@ -228,7 +228,7 @@ class ReviveJobs(Request, frozen=True, kw_only=True):
 
 
 class PurgeJobs(Request, frozen=True, kw_only=True):
-    """ids, or a filter, of dead jobs."""
+    """Which dead jobs to delete: ids, or a filter."""
 
     ids: Ids | None = None
     filter: Filter | None = None

@@ -40,9 +40,12 @@ class CreateToken(Request, frozen=True, kw_only=True):
         Annotated[float, Meta(gt=0, le=1_000_000, description="Requests per second, per server process.")] | None
     ) = None
     max_connections: Annotated[int, Meta(ge=1, le=1_000_000, description="Per server process.")] | None = None
-    max_polls: Annotated[int, Meta(ge=1, le=1_000_000, description="Pulls at a time, per server process.")] | None = (
-        None
-    )
+    max_polls: (
+        Annotated[
+            int, Meta(ge=1, le=1_000_000, description="Pulls in progress, waiting ones included, per server process.")
+        ]
+        | None
+    ) = None
     max_pending_jobs: (
         Annotated[
             int,

@@ -33,7 +33,7 @@ def events(
 ) -> None:
     """Show what happens to jobs and topics, as it happens. Stop it with Ctrl-C.
 
-    A gap says that events may be missing before it, for example because a server was killed."""
+    A `gap` event means that events before it may be missing, for example because a server was killed."""
     left = count
     for event in session.client.events(*(topics or ()), after=after):
         if event.event == "hello":

@@ -173,7 +173,7 @@ HISTORY_EXAMPLES = ("dueline history emails report-7", "dueline history emails r
 
 @connected
 def history(session: Session, topic: Topic, id: Id) -> None:
-    """Show what happened to a job: its deliveries and to whom, errors, edits, its end."""
+    """Show what happened to a job: its deliveries, their consumers, errors, edits and its end."""
     answer = session.call(overview_calls.history(topic, id))
     session.printer.result(answer.raw, tables.history(answer.value), rows="entries")
     if answer.value.dropped:

@@ -59,7 +59,9 @@ def create(
     ] = None,
     requests_per_s: Annotated[float | None, typer.Option(help="Requests per second, per server process.")] = None,
     max_connections: Annotated[int | None, typer.Option(help="Open connections, per server process.")] = None,
-    max_polls: Annotated[int | None, typer.Option(help="Pulls at a time, per server process.")] = None,
+    max_polls: Annotated[
+        int | None, typer.Option(help="Pulls in progress, even waiting ones, per server process.")
+    ] = None,
     max_pending_jobs: Annotated[
         int | None, typer.Option(help="Refuse its sends while its namespace has this many pending jobs.")
     ] = None,
@@ -68,12 +70,12 @@ def create(
     ] = None,
     look_ups_per_s: Annotated[
         float | None,
-        typer.Option(help="Host names in the push URLs that it sends: this many per second, per server process."),
+        typer.Option(help="Host names that its calls may choose for pushes, per second and server process."),
     ] = None,
     push_allow: Annotated[
         list[str] | None,
         typer.Option(
-            "--push-allow", metavar="NETWORK|NAME", help="It may direct pushes only here; may be given several times."
+            "--push-allow", metavar="NETWORK|NAME", help="It may send pushes only to these; may be given several times."
         ),
     ] = None,
 ) -> None:

@@ -235,7 +235,7 @@ def retry_rule(rule: Waits | None) -> dict[str, Any] | Literal["none"] | None:
     if isinstance(rule, Mapping):
         return dict(rule)
     if isinstance(rule, str) or not isinstance(rule, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f'retry: a list of waits, such as ["2m", "10m"], or "none", not {rule!r}')
+        raise TypeError(f'retry: must be a list of waits, such as ["2m", "10m"], or "none", not {rule!r}')
     return {"ladder": [wait if isinstance(wait, str) else f"{duration_ms(wait, 'retry')}ms" for wait in rule]}
 
 

@@ -79,9 +79,9 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     lame_duck_ms: Annotated[
         Annotated[int, Meta(ge=0, le=600_000)] | None,
         Meta(
-            description="After SIGTERM: how long the server still serves while /readyz is red, so that load balancers "
-            "and clients go elsewhere. Empty: 3000 with a store.url, else 0, because nobody else serves an embedded "
-            "store. A second signal ends it."
+            description="After SIGTERM: how long the server still serves while /readyz answers 503, so that load "
+            "balancers and clients go elsewhere. Empty: 3000 with a store.url, else 0, because nobody else serves an "
+            "embedded store. A second signal ends it."
         ),
     ] = None
     drain_ms: Annotated[
@@ -110,7 +110,7 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Meta(
             ge=1,
             le=1_000_000,
-            description="How many of them may have sent a part of a request, or of a TLS handshake, and not the rest.",
+            description="Connections of one client that have sent only a part of a request, or of a TLS handshake.",
         ),
     ] = 256
     ui: Annotated[bool, Meta(description="Serve the dashboard at /ui/.")] = True
@@ -333,13 +333,13 @@ class NamespaceLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     requests_per_s: Annotated[
         Annotated[float, Meta(gt=0, le=10_000_000)] | None,
-        Meta(description="Requests per second, per process. It may use those of a second, and at least 10, at once."),
+        Meta(description="Requests per second, per process. A burst may have those of one second, and at least 10."),
     ] = None
     max_connections: Annotated[
         Annotated[int, Meta(ge=1)] | None, Meta(description="Open connections, per process.")
     ] = None
     max_polls: Annotated[
-        Annotated[int, Meta(ge=1)] | None, Meta(description="Pulls at a time, waiting ones included, per process.")
+        Annotated[int, Meta(ge=1)] | None, Meta(description="Pulls in progress, waiting ones included, per process.")
     ] = None
     max_pending_jobs: Annotated[
         Annotated[int, Meta(ge=1)] | None,
@@ -350,7 +350,10 @@ class NamespaceLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = None
     max_queued_jobs: Annotated[
         Annotated[int, Meta(ge=1)] | None,
-        Meta(description="Jobs of calls that wait for the store, per process. Acks, releases and extends always may."),
+        Meta(
+            description="Jobs of calls that wait for the store, per process. Acks, releases and extends are never "
+            "refused."
+        ),
     ] = None
     look_ups_per_s: Annotated[
         Annotated[float, Meta(gt=0, le=10_000_000)] | None,
@@ -412,7 +415,7 @@ LIMITS: dict[str, tuple[int, int, str]] = {
     "max_headers": (0, 128, "Headers of one job."),
     "max_headers_bytes": (0, 64 * 1024, "Bytes of all headers of one job."),
     "max_queued_jobs": (1, 1_000_000, "Jobs waiting for a script call, per partition; 429 beyond, large calls first."),
-    "max_queued_bytes": (1 << 20, 1 << 30, "Their bytes."),
+    "max_queued_bytes": (1 << 20, 1 << 30, "Bytes of the jobs waiting for a script call, per partition."),
     "max_waiters": (1, 1_000_000, "Waiting pulls per process."),
     "max_history_bytes": (
         0,

@@ -37,7 +37,7 @@ class Shop:
         self._chance = random.Random(seed)
 
     def fill(self) -> None:
-        """Before the workers start: yesterday's failures, and jobs that are due later."""
+        """Send yesterday's failures, and jobs that are due later. Called before the workers start."""
         with self._client:
             self._orders()
             self._reminders()
@@ -48,7 +48,7 @@ class Shop:
             self._push()
 
     def open(self) -> None:
-        """When the workers run: jobs that take long."""
+        """Send jobs that take long. Called when the workers run; waits until they have leased these jobs."""
         with Client(self._url) as client:
             client.send("reports", {"month": "2026-10"}, id="monthly-2026-10")
             client.send("videos", {"film": "unboxing"}, id="unboxing-1080p")
@@ -164,7 +164,7 @@ class Shop:
 
 
 def _until(true: Callable[[], bool]) -> None:
-    """Another process makes it true."""
+    """Wait until `true` returns true, which another process causes. Raises TimeoutError."""
     end_s = time.monotonic() + WITHIN_S
     while not true():
         if time.monotonic() > end_s:

@@ -2,7 +2,7 @@
 
 `server` provides the transport: it builds a Request, finds the route, awaits the handler and writes the Response. If a
 handler raises a DuelineError, its dialect's `failed` builds the answer. A handler is cancelled when the client is gone.
-The routes that every job takes have a line instead (`Line`): a callback answers, and nothing is awaited.
+The routes that every job takes have a fast path instead, their line (`Line`): a callback answers, nothing is awaited.
 """
 
 from __future__ import annotations

@@ -22,5 +22,5 @@ class RetrySettings(ForeignSettings, frozen=True, forbid_unknown_fields=True):
             return None
         waits = self.retry.split(",")
         if len(waits) > MAX_WAITS:
-            raise InvalidField(f"at most {MAX_WAITS} waits", "retry")
+            raise InvalidField(f"must have at most {MAX_WAITS} waits", "retry")
         return Ladder(tuple(duration_ms(wait.strip(), "retry") for wait in waits))

@@ -28,7 +28,7 @@ from .ids import new_id
 WAIT_S = 1.0
 MERGE_S = 60.0
 MERGED = frozenset({Forbidden.code, BodyTooLarge.code})  # codes of refused calls of which there may be very many
-MAX_MERGED = 10_000  # tokens and actions that are remembered
+MAX_MERGED = 10_000  # pairs of token and action that are remembered
 MAX_WRITES = 5_000  # entries that wait for the store
 IDS_SHOWN = 20
 GONE = "client_gone"  # code: the caller left before the answer

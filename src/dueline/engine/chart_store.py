@@ -43,8 +43,8 @@ class ChartStore(Protocol):
         ...
 
     async def read(self, namespace: str, minute: int, count: int) -> tuple[int | None, list[ChartRow]]:
-        """The minute of the first row that was ever added (None: there is none), and the rows of these minutes, as far
-        as they have one."""
+        """The minute of the first row that was ever added (None: there is none), and the rows of `count` minutes from
+        `minute` on. A minute in which nothing happened has no row."""
         ...
 
     async def read_topics(self, namespace: str, minute: int) -> tuple[int | None, list[ChartRow]]:

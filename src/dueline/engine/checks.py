@@ -301,7 +301,7 @@ class Checks:
             self.merge_policy(policy.merge)
         for name in policy.by_worker:
             if name not in POLICY_FIELDS or getattr(policy, name) is None:
-                raise InvalidField(f"{name[:40]!r} is not a field that this policy sets", "by_worker")
+                raise InvalidField(f"{name[:40]!r} has no value in this policy", "by_worker")
 
 
 def cut_error(text: str) -> str:

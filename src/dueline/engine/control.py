@@ -104,7 +104,7 @@ class TopicControl:
         return await self._topics.everywhere(namespace) if is_shared else None
 
     async def _entries(self, namespace: str) -> AsyncIterator[TopicEntry]:
-        """All topics of a namespace."""
+        """The directory entries of all topics of a namespace, page by page."""
         after: str | None = ""
         while after is not None:
             page = await self._store.directory.topics(namespace, after, DIRECTORY_PAGE)

@@ -74,7 +74,7 @@ class TopicDeletion:
                 self._recorder.topic(namespace, name, "deleted")
                 return
         raise TopicNotEmpty(
-            "the topic is in use: a schedule sends to it, or has in the last 30 days, or it holds broken jobs; "
+            "the topic is in use: a schedule sends to it or did so in the last 30 days, or it holds broken jobs; "
             "`dueline fsck` lists those"
         )
 

@@ -30,7 +30,7 @@ def duration_ms(text: str, field: str = "delay") -> int:
     except ValueError as wrong:
         raise InvalidField(str(wrong), field) from None
     if ms > TEN_YEARS_MS:
-        raise InvalidField("longer than 10 years", field)
+        raise InvalidField("must be at most 10 years", field)
     return ms
 
 

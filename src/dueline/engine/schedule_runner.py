@@ -185,7 +185,7 @@ class ScheduleRunner:
         owner = namespace_of(topic) if namespace == INTERNAL_NAMESPACE and config is not None else None
         if owner is not None and self._running and owner not in self._loops:
             loop = self._loops[owner] = Rounds(
-                lambda: self._round(owner, topic), self._timer, f"the schedules of {owner} failed"
+                lambda: self._round(owner, topic), self._timer, f"running the schedules of {owner} failed"
             )
             loop.start()
 

@@ -93,7 +93,8 @@ class Token(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         return tuple(one for one in self.secrets if one.ends_at_ms == 0 or one.ends_at_ms > now_ms)
 
     def secret(self, sha256: bytes, now_ms: int) -> Secret | None:
-        """The valid secret with this hash. Two hashes are always compared, whether or not there are two."""
+        """The valid secret with this hash. Always compares two hashes, so that the time does
+        not show how many there are."""
         found = None
         for one in (*self.valid_secrets(now_ms), _NOBODY, _NOBODY)[:2]:
             if hmac.compare_digest(one.sha256, sha256):

@@ -156,7 +156,8 @@ class PartitionQueue:
         self._owner.called()
 
     def _claim(self) -> list[tuple[Waiter, int]]:
-        """Select the waiters that ask here now, in order of arrival, up to one batch."""
+        """Select the waiters for the next store call, in order of arrival, up to one batch, and how many jobs each
+        may get."""
         claim: list[tuple[Waiter, int]] = []
         room = BATCH_JOBS
         due = self.alarm.is_due()

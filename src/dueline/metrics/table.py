@@ -128,7 +128,7 @@ HTTP_REQUEST_DURATION = _server.histogram(
 AUDIT_LOST = _server.counter("dueline_audit_lost_total", "Entries of the audit log that could not be written.")
 AUDIT_MERGED = _server.counter(
     "dueline_audit_merged_total",
-    "Refused calls without an entry of their own, because the audit log has one of the same token and action from less "
+    "Refused calls without an entry of their own in the audit log: the same action was refused to the same token less "
     "than a minute before.",
 )
 LIMIT_REFUSED = _server.counter(

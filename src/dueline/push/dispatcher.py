@@ -253,7 +253,8 @@ class Dispatcher:
         return self.push_topic.target.concurrency - len(self._running)
 
     async def _pull(self, pull: Pull) -> list[LeasedJob]:
-        """Wait for jobs. Returns none if the gate closes meanwhile; the engine releases any that were on their way."""
+        """Wait for jobs. If the gate closes meanwhile, returns no jobs, and the engine releases those that it has just
+        leased."""
         self._parked = asyncio.get_running_loop().create_task(self._engine.pull(pull))
         try:
             await asyncio.wait([self._parked])

@@ -151,7 +151,7 @@ def not_after_s(der: bytes) -> float:
 
 
 def _content(der: bytes, at: int) -> tuple[int, int, int]:
-    """Of the DER element at this offset: its tag, and where its content starts and ends."""
+    """The tag of the DER element at this offset, and where its content starts and ends."""
     size, start = der[at + 1], at + 2
     if size >= 0x80:
         start += size - 0x80

@@ -166,7 +166,8 @@ class ClientAddresses:
             self._most = now
 
     def _make_room(self, newcomer: AddressUse) -> bool:
-        """Close an idle connection of the address with the most, if the newcomer's address has fewer even with it."""
+        """Close an idle connection of the address that has the most, unless the newcomer's address would then have as
+        many. Returns whether one was closed."""
         if len(newcomer.admissions) + 1 >= self._most:
             return False
         use = next(iter(self._by_count[self._most]))

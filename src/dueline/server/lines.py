@@ -1,4 +1,4 @@
-"""How a connection answers a request on the line: what the router does around a handler, without a coroutine.
+"""The fast path, called the line: how a connection does what the router does around a handler, without a coroutine.
 
     begin(exchange, answer) -> the dialect's line -> answer(response or error) -> ended(exchange, ...) -> Response
                     |

@@ -114,7 +114,8 @@ def _answers() -> Iterator[Any]:
 
 
 def _as_written(kind: type[msgspec.Struct], schema: dict[str, Any]) -> None:
-    """A server writes every field of an answer, even those that a client can do without; UNSET ones are absent."""
+    """Make every field of an answer required, except those that may be UNSET: a server writes all others, even those
+    that are optional for a client."""
     fields = msgspec.structs.fields(kind)
     schema["required"] = [field.name for field in fields if field.default is not msgspec.UNSET]
     for described in schema["properties"].values():

@@ -184,7 +184,7 @@ class _Poll:
 
 
 class ConnectionQuota:
-    """What one connection counts for: the quota of its last request."""
+    """The quota that one connection counts towards: that of its last request."""
 
     __slots__ = ("quota",)
 
@@ -192,7 +192,7 @@ class ConnectionQuota:
         self.quota: Quota | None = None
 
     def has(self, quota: Quota | None) -> bool:
-        """Whether the connection counts for it. If not, after `count` has refused, it is one connection too many."""
+        """Whether the connection counts towards it. False after a refused `count`: the connection exceeds a limit."""
         return quota is None or quota is self.quota
 
     def count(self, quota: Quota, now_s: float) -> None:

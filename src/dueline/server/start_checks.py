@@ -42,8 +42,8 @@ def log_callers(settings: Settings) -> None:
     off = [name for name, who in callers.items() if who == "off" and sections[name].enabled]
     if off:
         log.info(
-            f'off, because server.auth is "tokens" and they do not say who may call: {", ".join(off)}. To serve '
-            f'{off[0]}: [dialects.{off[0]}] auth = "header" (or "path", "network", "none")'
+            f'these dialects are off, because server.auth is "tokens" and they have no auth setting: {", ".join(off)}. '
+            f'To serve {off[0]}: [dialects.{off[0]}] auth = "header" (or "path", "network", "none")'
         )
     everyone = [name for name, who in callers.items() if who == "none"]
     if everyone:

@@ -142,12 +142,12 @@ class _Judge:
             return
         if not any(possible(e) for e in (*self.track.acks, *self.track.cancels)):
             seen = f"after {len(self.deliveries)} deliveries" if self.deliveries else "never delivered"
-            self._say(Kind.LOST, f"acknowledged, {seen}, nobody can have finished it, missing at the end")
+            self._say(Kind.LOST, f"its send was acknowledged, nobody can have finished it, and it is gone ({seen})")
 
     def _no_ghost(self) -> None:
         if not self.sends:
             if self.deliveries or self.kept is not None:
-                self._say(Kind.GHOST, "it is there, but no send of it can have been done")
+                self._say(Kind.GHOST, "the job exists, but none of its sends can have succeeded")
             return
         sent = {s.digest for s in self.sends}
         for delivery in self.deliveries:
@@ -219,12 +219,13 @@ class _Judge:
             after = self.deliveries[place + 1]
             if after.delivery > self.deliveries[place].delivery and after.complete_ns >= other.invoke_ns:
                 flagged.add(place + 1)
-                self._say(Kind.AFTER_DONE, f"delivery {after.delivery} exists beside a confirmed {_word(other)}")
+                why = f"delivery {after.delivery} was made, although the {_word(other)} before it was confirmed"
+                self._say(Kind.AFTER_DONE, why)
         if len({type(e) for e in ends}) > 1:
             self._say(Kind.ENDED_TWICE, " and ".join(sorted({_word(e) for e in ends})) + " were both confirmed")
         expected = {"ack": "done", "cancel": "cancelled", "release": "dead"}[_word(end)]
         if self.kept is not None and self.is_last and self.kept.state != expected:
-            self._say(Kind.ALIVE_AFTER_DONE, f"its {_word(end)} was confirmed, at the end it is {self.kept.state}")
+            self._say(Kind.ALIVE_AFTER_DONE, f"its {_word(end)} was confirmed, but at the end it is {self.kept.state}")
 
     def _one_lease(self) -> None:
         lives_until_ns, holder = 0, 0

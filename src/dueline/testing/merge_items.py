@@ -114,11 +114,12 @@ def _in_order(delivery: Deliver, appends: dict[Item, list[Append]]) -> Iterator[
         sends = appends.get((delivery.topic, delivery.merge_key, digest), [])
         where = f"item {place} of delivery {delivery.delivery}"
         if not sends:
-            yield Violation(Kind.ALTERED, delivery.topic, delivery.id, f"{where} was sent by nobody")
+            yield Violation(Kind.ALTERED, delivery.topic, delivery.id, f"nobody sent {where}")
             continue
         if digest in seen:
-            yield Violation(Kind.ITEM_TWICE, delivery.topic, delivery.id, f"{where} is there twice")
+            yield Violation(Kind.ITEM_TWICE, delivery.topic, delivery.id, f"{where} is in it twice")
         seen.add(digest)
         if min((send.complete_ns for send in sends if ok(send)), default=NEVER_NS) < before_ns:
-            yield Violation(Kind.ITEM_ORDER, delivery.topic, delivery.id, f"{where} was sent before the one before it")
+            why = f"{where} was sent earlier than the item in front of it"
+            yield Violation(Kind.ITEM_ORDER, delivery.topic, delivery.id, why)
         before_ns = max(before_ns, min(send.invoke_ns for send in sends))

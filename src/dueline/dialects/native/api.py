@@ -118,7 +118,7 @@ class NativeApi:
 
 
 def complete(error: DuelineError, params: tuple[str, ...], request: Any) -> None:
-    """Add what only the request knows: the field as it was written, and the id of the job."""
+    """Add to an error what only the request knows: the field as it was written, and the id of the job."""
     if isinstance(error, InvalidField):
         as_written(request, error)
     elif isinstance(error, UnknownOutcome) and error.id is None and len(params) == 2:

@@ -1,4 +1,5 @@
-"""The calls of every job on the line: from the bytes of a body to the engine's posted call, and back to bytes.
+"""The calls of every job on the line (the fast path without coroutines, server.lines): from the bytes of a body to the
+engine's posted call, and back to bytes.
 
 What the head says (namespace, topic, media type, rights) is decided when a line is made. A body that is about several
 steps leaves the line in `__call__`, to the handler of the route: a list of sends, a pull that acks first.

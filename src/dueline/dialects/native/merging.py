@@ -34,5 +34,5 @@ def merge_policy(request: r.MergePolicy | None) -> policy.MergePolicy | None:
 def cancelled_key(request: r.CancelJobs) -> str | None:
     """The merge key of a cancel, which excludes ids and a filter."""
     if request.merge_key is not None and (request.ids is not None or request.filter is not None):
-        raise InvalidField("give ids, a merge key or a filter, not two of them", "merge_key")
+        raise InvalidField("give only one of ids, a merge key and a filter", "merge_key")
     return request.merge_key

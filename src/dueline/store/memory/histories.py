@@ -42,7 +42,7 @@ def remember(
 
 
 def remember_lost(change: Change, record: Record) -> None:
-    """A lease that has expired is recorded when something else happens to its job."""
+    """Record that the lease of a job expired. Called when something else happens to the job."""
     if record.leased:
         remember(change, record, What.LEASE_LOST, at_ms=record.time_ms, attempt=record.attempts)
 

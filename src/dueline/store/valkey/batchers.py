@@ -40,7 +40,7 @@ class Batchers:
         self, name: str, partition: Partition, variant: int, make: Callable[[Partition, int], Run]
     ) -> Batcher[Any, Any]:
         """The batcher of an operation on a partition. Calls with different `variant` cannot share a script call. `make`
-        makes its `run`."""
+        creates the function that makes the script call."""
         key = (name, partition, variant)
         batcher = self._made.get(key)
         if batcher is None:

@@ -302,7 +302,7 @@ def _check_fences(c: _Contents, owed: set[bytes], wrong: Callable[[bytes | None,
             if ends is not None and ends != gone + GONE_KEEP_MS:
                 wrong(None, f"the fence of the schedule {_name(schedule)} ends at {ends:.0f} in the agenda")
     if int(c.m.get(b"on", b"0")) != len(fences):
-        wrong(None, f"counter on says {int(c.m.get(b'on', b'0'))}, there are {len(fences)} fences")
+        wrong(None, f"counter on is {int(c.m.get(b'on', b'0'))}, but there are {len(fences)} fences")
 
 
 def _name(schedule: bytes) -> str:
@@ -340,7 +340,7 @@ def _compare(
             wrong(entry[1:], "is on the broken list: its record could not be read when it was due")
     for field, count in counts.items():
         if int(c.m.get(field, b"0")) != count:
-            wrong(None, f"counter {field.decode()} says {int(c.m.get(field, b'0'))}, there are {count}")
+            wrong(None, f"counter {field.decode()} is {int(c.m.get(field, b'0'))}, but there are {count}")
 
 
 def _id_in(letter: str, entry: bytes) -> bytes:

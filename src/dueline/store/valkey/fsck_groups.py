@@ -108,7 +108,7 @@ def _group(
     if numbers != sorted(numbers):
         wrong(id, "its items are not in send order")
     if len(numbers) == count and found_bytes != size:
-        wrong(id, f"its items have {found_bytes} bytes, it says {size}")
+        wrong(id, f"its items have {found_bytes} bytes, but its record has {size}")
     return _Found(key, run is None, ids)
 
 

@@ -24,7 +24,7 @@ def check_histories(
             wrong(id, "its history cannot be read")
             continue
         if read != count or count > MAX_ENTRIES:
-            wrong(id, f"its history has {read} entries, and says {count}")
+            wrong(id, f"its history has {read} entries, but its run counts {count}")
     stored = int(m.get(b"hb", b"0"))
     if stored != used:
-        wrong(None, f"counter hb says {stored}, the histories have {used} bytes")
+        wrong(None, f"counter hb is {stored}, but the histories have {used} bytes")

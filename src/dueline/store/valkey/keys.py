@@ -89,7 +89,7 @@ def partition_of(prefix: str, key: str) -> Partition | None:
 
 @lru_cache(8192)
 def push_keys(prefix: str, namespace: str, topic: str) -> tuple[str, ...]:
-    """state, log: the order of push.lua."""
+    """The keys of push.lua, in its order: state, log."""
     tag = f"{prefix}:{{{_escaped(namespace)}/{_escaped(topic)}/push}}:"
     return tag + "state", tag + "log"
 
@@ -105,17 +105,17 @@ def pushed_topic(prefix: str, key: str) -> tuple[str, str] | None:
 
 
 def audit_keys(prefix: str) -> tuple[str, ...]:
-    """state, log: the order of audit.lua."""
+    """The keys of audit.lua, in its order: state, log."""
     return f"{prefix}:{{audit}}:state", f"{prefix}:{{audit}}:log"
 
 
 def chart_keys(prefix: str) -> tuple[str, ...]:
-    """state, ring, names: the order of charts.lua."""
+    """The keys of charts.lua, in its order: state, ring, names."""
     return tuple(f"{prefix}:{{directory}}:{name}" for name in ("charts", "chart-ring", "chart-names"))
 
 
 def directory_keys(prefix: str) -> tuple[str, ...]:
-    """topics, seen, config, agenda: the order of directory.lua."""
+    """The keys of directory.lua, in its order: topics, seen, config, agenda."""
     return tuple(f"{prefix}:{{directory}}:{name}" for name in ("topics", "seen", "config", "agenda"))
 
 
@@ -125,7 +125,7 @@ def changes_channel(prefix: str) -> str:
 
 
 def token_keys(prefix: str) -> tuple[str, ...]:
-    """records, changes, ends, confirmed, seen: the order of tokens.lua."""
+    """The keys of tokens.lua, in its order: records, changes, ends, confirmed, seen."""
     return tuple(f"{prefix}:{{tokens}}:{name}" for name in ("records", "changes", "ends", "confirmed", "seen"))
 
 

@@ -21,7 +21,7 @@ DAMAGED = "the stored body does not match its checksum"
 
 
 class Pulls:
-    """`release` ends the jobs that were found to be damaged. `lookup` remembers where jobs were pulled from."""
+    """`release` makes jobs dead whose stored body is damaged. `lookup` remembers where jobs were pulled from."""
 
     def __init__(
         self,

@@ -179,7 +179,7 @@ def _error(error: str | None) -> bytes:
 
 
 def edges(edges_ms: Sequence[int], from_now: bool) -> bytes:
-    """stats.lua"""
+    """The numbers of stats.lua: the edges between its bands, as times or, with `from_now`, as delays."""
     return pack_numbers([int(from_now), *edges_ms] if edges_ms else [])
 
 

@@ -39,8 +39,8 @@ class StoreTls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cert: Annotated[
         str | None,
         Meta(
-            description="File of the client certificate that the store asks for, in PEM format, followed by the "
-            "certificates between it and its authority."
+            description="File of the client certificate that the store asks for, in PEM format, followed by any "
+            "intermediate certificates."
         ),
     ] = None
     key: Annotated[
