@@ -102,7 +102,8 @@ def lives(new_jobs: NewJobs, tally: Tally, wait_ms: int, patience_s: float) -> C
 
 
 def chained(new_jobs: NewJobs, tally: Tally, wait_ms: int, patience_s: float) -> Conversation:
-    """Lives in which each pull acks the job before. The last job of a connection stays leased and is not counted."""
+    """Whole lives of jobs (send, pull, ack), in which each pull acks the job before. The last job of a
+    connection stays leased and is not counted."""
     done = b""
     while tally.take(1):
         begun_s = perf_counter()

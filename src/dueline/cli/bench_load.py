@@ -185,7 +185,7 @@ class LatenessRun:
         await _converse(connection, self._plan.topic, talk)
 
     def _expects_more(self) -> bool:
-        """Until every accepted job has arrived, or none arrives for long after the last due time."""
+        """True until every accepted job has arrived, or none arrives for long after the last due time."""
         is_late = time.time() * 1000 > max(self._last_due_ms, self._last_ms) + 2 * WAIT_MS
         return self._sending or (len(self._seen) < self._sent and not is_late)
 

@@ -96,7 +96,7 @@ def judge_token(info: r.Info, has_token: bool) -> list[Finding]:
 
 
 def judge_callers(info: r.Info) -> list[Finding]:
-    """Who may call the dialects."""
+    """Findings about who may call the dialects."""
     if not info.dialects:
         return []
     shown = ", ".join(f"{name} {who}" for name, who in info.dialects.items())

@@ -94,7 +94,7 @@ def send(topic: str, job: NewJob) -> Call[r.Sent]:
 
 
 def named(job: NewJob) -> NewJob:
-    """The job with an id, or with `merge` an item id, so that all tries of a send refer to the same job. Every path to
+    """Give a job an id, or with `merge` an item id, so that all tries of a send refer to the same job. Every path to
     a queue calls this once, before the first try."""
     if job.merge is None:
         return job if job.id else msgspec.structs.replace(job, id=new_id())

@@ -30,7 +30,7 @@ class InProcessClient(AsyncClient):
         return ""
 
     async def close(self) -> None:
-        """There is no connection to close."""
+        """Do nothing: there is no connection to close."""
 
     async def _answer(self, call: Call[T]) -> Answer[T]:
         begin_s = get_running_loop().time()

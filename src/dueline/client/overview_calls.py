@@ -10,7 +10,7 @@ from .calls import Call
 
 
 def forecast(edges_ms: Sequence[int], topic: str | None = None) -> Call[r.Forecast]:
-    """Of all topics, or of one."""
+    """The forecast of all topics, or of one."""
     query = vr.GetForecast(edges_ms=list(edges_ms))
     if topic is None:
         return Call("forecast", r.Forecast, (), query)

@@ -128,7 +128,7 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def scheme(self) -> str:
-        """Of the URLs of this server."""
+        """The scheme of the URLs of this server."""
         return "http" if self.tls.cert is None else "https"
 
 

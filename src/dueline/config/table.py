@@ -29,12 +29,12 @@ class Key(msgspec.Struct, frozen=True):
 
     @property
     def variable(self) -> str:
-        """Its environment variable."""
+        """The environment variable of the key."""
         return "DUELINE_" + self.path.upper().replace(".", "__")
 
     @property
     def flag(self) -> str | None:
-        """Its flag of `dueline serve`, if it has one."""
+        """The flag of `dueline serve` for the key, if there is one."""
         return FLAGS.get(self.path)
 
     @property
@@ -43,7 +43,7 @@ class Key(msgspec.Struct, frozen=True):
 
     @property
     def kind(self) -> str:
-        """Its type, as text for messages and docs."""
+        """The type of the key, as text for messages and docs."""
         return kind(self.type)
 
 

@@ -26,8 +26,8 @@ SETTINGS = {
 
 
 async def run(port: int | None, seed: int, still: bool, ready: Callable[[str], None]) -> None:
-    """Until SIGINT or SIGTERM. `ready` gets the address of the server when the shop is open. `still`: no customers
-    come, so that two pictures of it are alike. Raises NotStarted if the server does not start."""
+    """Run the demo until SIGINT or SIGTERM. `ready` gets the address of the server when the shop is open. `still`: no
+    customers come, so that two pictures of it are alike. Raises NotStarted if the server does not start."""
     ending = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -56,11 +56,11 @@ class Request(msgspec.Struct):
         check_topic(self.grant, topic)
 
     def check_all_topics(self) -> None:
-        """For calls that name only a job's id, or that show all topics. Raises Forbidden."""
+        """Check a call that names only a job's id, or that shows all topics. Raises Forbidden."""
         check_all_topics(self.grant)
 
     def check_own_id(self, namespace_ids: bool) -> None:
-        """For a send with an id that the caller chose. Raises Forbidden."""
+        """Check a send with an id that the caller chose. Raises Forbidden."""
         check_own_id(self.grant, namespace_ids)
 
     def hold_jobs(self, jobs: int) -> None:
@@ -70,7 +70,7 @@ class Request(msgspec.Struct):
             self.held = self.queue.hold(jobs, self.held)
 
     def check_right(self, right: Right) -> None:
-        """For a right that depends on the body. Raises Forbidden."""
+        """Check a right that depends on the body. Raises Forbidden."""
         check_right(self.grant, right)
 
 
@@ -253,7 +253,7 @@ def check_all_topics(grant: Grant) -> None:
 
 
 def check_own_id(grant: Grant, namespace_ids: bool) -> None:
-    """For a send with an id that the caller chose. With `namespace_ids` (engine.has_namespace_ids) it may move or
+    """Check a send with an id that the caller chose. With `namespace_ids` (engine.has_namespace_ids) it may move or
     reveal a job of any topic. Raises Forbidden."""
     if namespace_ids and not grant.covers_all:
         raise Forbidden(
@@ -264,7 +264,7 @@ def check_own_id(grant: Grant, namespace_ids: bool) -> None:
 
 
 def check_shared_partitions(grant: Grant) -> None:
-    """For a change of partitions that all topics of a namespace share. Raises Forbidden."""
+    """Check a change of partitions that all topics of a namespace share. Raises Forbidden."""
     if not grant.covers_all:
         raise Forbidden(
             "The topics of this namespace share their partitions, so changing them needs a token that is valid for "

@@ -50,7 +50,7 @@ class Alarm:
             self._handle = None
 
     def _rang(self) -> None:
-        """If the store's clock says that it is too early, sleep the rest."""
+        """The timer has ended. If it is too early by the store's clock, sleep for the rest."""
         self._handle = None
         rest_ms = 0 if self.next_ms is None else self.next_ms - self._store.now_ms()
         if self.wake_s is not None and rest_ms > 0:

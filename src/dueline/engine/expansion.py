@@ -65,7 +65,7 @@ class Expansions:
         self._rounds = Rounds(self.run_once, timer, "following an expansion failed")
 
     def start(self) -> None:
-        """Begin with the first expansion; without one there is no loop."""
+        """Start the loop when the first expansion begins; without one there is no loop."""
         self._started = True
 
     def wake(self) -> None:

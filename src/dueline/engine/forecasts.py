@@ -1,4 +1,4 @@
-"""What falls due when: the scheduled jobs between given times, of one topic or of a whole namespace. No I/O.
+"""Forecasts: how many scheduled jobs fall due between given times, in a topic or in a whole namespace. No I/O.
 
 The counts come from the partitions' indexes (`Store.forecast`); no job is read. One topic is counted exactly, now. A
 namespace is summed page by page of its topics, by one task for all callers. The sum is kept for at least ten times as
@@ -100,7 +100,7 @@ class Forecasts:
         self._sums = []
 
     async def topic(self, namespace: str, name: str, edges_ms: Sequence[int]) -> Forecast:
-        """Of one topic, exact. Raises NotFound."""
+        """The forecast of one topic, exact. Raises NotFound."""
         edges = _checked(edges_ms)
         self._checks.topic_name(namespace, name)
         entry = await self._store.directory.topic(namespace, name)
@@ -111,8 +111,8 @@ class Forecasts:
         return _forecast(edges, bands, [TopicForecast(name, bands.counts)], 1, complete=True)
 
     async def namespace(self, namespace: str, edges_ms: Sequence[int]) -> Forecast:
-        """Of all topics, at most MAX_TOPICS. The answer may be a little older than the call: its `at_ms` and `edges_ms`
-        say what was counted."""
+        """The forecast of all topics, at most MAX_TOPICS. The answer may be a little older than the call: its
+        `at_ms` and `edges_ms` say what was counted."""
         edges = _checked(edges_ms)
         found = self._found(namespace, edges)
         if found is None:

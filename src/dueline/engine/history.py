@@ -54,7 +54,7 @@ class Past(msgspec.Struct, frozen=True):
 
     @property
     def bytes(self) -> int:
-        """What it counts in the budget."""
+        """The size of the entry, as the budget counts it."""
         due = 0 if self.due_at_ms is None else _DUE_BYTES
         return _ENTRY_BYTES + due + (_NAME_BYTES + len(self.by) if self.by else 0) + len(self.error)
 

@@ -38,7 +38,7 @@ def new_id_in(partition: int, partitions: int) -> str:
 
 @lru_cache(1)
 def _ends() -> tuple[str, ...]:
-    """For each difference between two cells: the four characters that cause it when they replace "0000"."""
+    """The four characters for each difference between two cells: they cause it when they replace "0000"."""
     zero = crc32(b"0000")
     found: dict[int, str] = {}
     for number in range(1 << 16):

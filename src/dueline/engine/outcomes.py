@@ -31,7 +31,7 @@ begin_call = _actor.set
 
 
 def actor_name() -> str:
-    """Who makes the present call."""
+    """The name of the caller of the present call."""
     actor = _actor.get()
     return "" if actor is None else actor.name
 

@@ -37,7 +37,7 @@ class PartitionMap(msgspec.Struct, frozen=True):
         return partition_of(text, self.count)
 
     def old_index_of(self, text: str) -> int:
-        """The index of its old partition."""
+        """The index of the old partition of an id or a merge key."""
         return partition_of(text, self.old)
 
     def old_cells(self, index: int) -> int:

@@ -13,7 +13,7 @@ from .waiters import Waiters
 
 
 class Puller:
-    """Takes a pull from command to jobs."""
+    """Turns a pull command into leased jobs."""
 
     def __init__(self, topics: Topics, waiters: Waiters, checks: Checks) -> None:
         self._topics = topics

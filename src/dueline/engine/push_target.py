@@ -64,7 +64,7 @@ class PushTarget(msgspec.Struct, frozen=True):
 
     @property
     def address(self) -> tuple[str | None, str | None, str]:
-        """Who is called. The log and the breaker belong to it."""
+        """What is called (a URL or a service), and by which courier. The log and the breaker belong to it."""
         return self.url, self.service, self.courier
 
 

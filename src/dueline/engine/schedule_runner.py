@@ -208,7 +208,7 @@ class ScheduleRunner:
         return 0.0
 
     def _steps(self, turns: Sequence[Turn]) -> Iterator[Coroutine[None, None, None]]:
-        """Those that only have to send go first, with one call for all of a topic."""
+        """The work of a round. Schedules that only have to send go first, with one call for all of a topic."""
         ready: dict[tuple[Partition, str], list[tuple[Turn, int]]] = {}
         others: list[Turn] = []
         for turn in turns:

@@ -87,7 +87,7 @@ class Token(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         return self.revoked_at_ms is None and not self.is_expired(now_ms)
 
     def valid_secrets(self, now_ms: int) -> tuple[Secret, ...]:
-        """Those that are valid now; none if the token is not active."""
+        """The secrets that are valid now; none if the token is not active."""
         if not self.is_active(now_ms):
             return ()
         return tuple(one for one in self.secrets if one.ends_at_ms == 0 or one.ends_at_ms > now_ms)

@@ -15,7 +15,7 @@ KEPT_AT_MOST = 10_000  # an expired lease is never released, so the oldest recor
 
 @dataclass(frozen=True)
 class Lock:
-    """`count` tasks were read under `random`. `whole` is set if that was the whole queue."""
+    """The lock with the value `random`, under which `count` tasks were read. `whole`: they were the whole queue."""
 
     random: str
     count: int

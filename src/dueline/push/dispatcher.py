@@ -234,7 +234,7 @@ class Dispatcher:
         return None if self._courier.many_targets else self.push_topic.target.breaker
 
     def _closed_s(self) -> float | None:
-        """How long the gate stays closed if nothing changes; None if it is open as far as this process knows."""
+        """How long the gate stays closed if nothing changes; None if this process believes that it is open."""
         if self._rounds.stopping or self.push_topic.target.paused:
             return LONG_S
         breaker, state = self._breaker, self._reports.state

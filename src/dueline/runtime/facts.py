@@ -84,7 +84,7 @@ class StoreFacts(msgspec.Struct, frozen=True):
 
     @property
     def replicas(self) -> int:
-        """Of the primary that has the fewest."""
+        """The number of replicas of the primary that has the fewest."""
         return min(node.replicas for node in self.nodes)
 
     def of(self, node: str) -> NodeFacts | None:

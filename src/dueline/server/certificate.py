@@ -44,7 +44,7 @@ class Certificate:
         return None if tls.cert is None or tls.key is None else cls(tls.cert, tls.key, tls.min_version)
 
     def context(self) -> ssl.SSLContext:
-        """For a new connection."""
+        """The TLS context for a new connection."""
         assert self._context is not None, "not loaded"
         return self._context
 

@@ -46,7 +46,7 @@ class Client(Protocol):
         ...
 
     def close(self) -> None:
-        """Its place is needed."""
+        """Close the connection, because its place is needed."""
         ...
 
 

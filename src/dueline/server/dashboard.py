@@ -61,7 +61,7 @@ class _Wish(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Dashboard:
-    """Its routes. `login` None: the server checks no tokens, so there is nothing to log in to."""
+    """The routes of the dashboard. `login` None: the server checks no tokens, so there is nothing to log in to."""
 
     namespace = ALL
 

@@ -52,7 +52,7 @@ class DialectCallers:
         return {dialect: TokenPlace.HEADER for dialect, one in self._sections.items() if one.auth == "header"}
 
     def networks(self, listen: str) -> Networks | None:
-        """Who may connect to an address; None: everyone. All its dialects have the same networks."""
+        """The networks that may connect to an address; None: all. All its dialects have the same networks."""
         for section in self._sections.values():
             if section.listen == listen and section.auth == "network":
                 return Networks(section.parsed_networks(), partial(self._connection_refused, listen))

@@ -71,6 +71,6 @@ def url_of(settings: Settings, listener: socket.socket) -> str:
 
 
 def elsewhere(settings: Settings, sockets: list[socket.socket]) -> str:
-    """For the ready line: the dialects with an address of their own, and their URLs. Empty when there are none."""
+    """Text for the ready line: the dialects with an address of their own, and their URLs. Empty when there are none."""
     own = list(zip(addresses(settings).values(), sockets, strict=True))[1:]
     return "".join(f", {' and '.join(names)} on {url_of(settings, listener)}" for names, listener in own)

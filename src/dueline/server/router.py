@@ -76,7 +76,7 @@ class Found(msgspec.Struct, frozen=True):
         return self.dialect is not None and self.dialect.namespace != ALL and self.route.right is not Right.NONE
 
     def of(self, headers: Mapping[bytes, bytes]) -> Found:
-        """The same, or the one for a request with a body."""
+        """This result, or `with_body` if the request has a body."""
         if self.with_body is None:
             return self
         has_body = headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers

@@ -120,8 +120,8 @@ class _Judge:
         return bounds
 
     def _leases(self) -> list[int]:
-        """Until when each lease was certainly valid: its length, plus confirmed extends, cut off where an ack, release
-        or cancel (ok or unknown) may have ended it."""
+        """The time until which each lease was certainly valid: its length, plus confirmed extends, cut off where an
+        ack, release or cancel (ok or unknown) may have ended it."""
         until = [
             after + self._at_least_ns(d.lease_ms)
             for after, d in zip(self.granted_after_ns, self.deliveries, strict=True)

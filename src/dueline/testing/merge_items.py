@@ -20,7 +20,7 @@ Job = tuple[str, str]  # topic, id
 
 
 def sends_of_groups(history: Iterable[AnyEvent], final: Final) -> Iterator[Send]:
-    """For each group, a send with unknown outcome per item that the group may have. The item may also be in another
+    """Sends by group: one with unknown outcome for each item that the group may have. The item may also be in another
     group."""
     appends, groups = _appends(history), _groups(history)
     for (topic, id), deliveries in groups.items():
@@ -61,7 +61,7 @@ def check_items(history: list[AnyEvent], final: Final) -> list[Violation]:
 
 
 def _appends(history: Iterable[AnyEvent]) -> defaultdict[Item, list[Append]]:
-    """Those that may have been done."""
+    """The appends that may have been stored, by item."""
     found: defaultdict[Item, list[Append]] = defaultdict(list)
     for event in history:
         if isinstance(event, Append) and possible(event):

@@ -139,7 +139,7 @@ class _Program(asyncio.SubprocessProtocol):
         stdin.close()
 
     async def end(self) -> int:
-        """Its exit code, as soon as it exits. Cancelling this wait kills its process group."""
+        """Wait for the process to exit, and return its exit code. Cancelling this wait kills its process group."""
         try:
             await asyncio.shield(self._ended)
         except asyncio.CancelledError:

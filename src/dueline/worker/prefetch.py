@@ -30,7 +30,7 @@ class Prefetch:
         return int(AHEAD_S * self._places / self._mean_s)
 
     def ended(self, spent_s: float) -> None:
-        """A job has run for so long."""
+        """Note how long a finished job has run."""
         if spent_s > self._mean_s or self._mean_s == math.inf:
             self._mean_s = spent_s
         else:

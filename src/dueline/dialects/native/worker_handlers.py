@@ -42,7 +42,7 @@ class WorkerHandlers:
         return Reply(a.WorkerStopped(name=name, result="stopped"))
 
     async def list_workers(self, caller: Caller, _: object) -> Reply:
-        """Those of which the caller may see every topic."""
+        """The workers all of whose topics the caller may see."""
         shown: dict[str, a.Worker] = {}
         start: int | None = 0
         while start is not None and len(shown) < MOST_SHOWN:

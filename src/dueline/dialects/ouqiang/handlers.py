@@ -102,7 +102,7 @@ class OuqiangHandlers:
             answer(encode.OK)
 
     async def delete(self, request: Request) -> Response:
-        """For the client the same as finish. The engine records a cancelled job, not a done one."""
+        """The same as finish for the client. The engine records a cancelled job, not a done one."""
         id = decode.job_id(request.body)
         request.describe(ids=[id])
         request.check_all_topics()

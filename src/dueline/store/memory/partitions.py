@@ -42,7 +42,8 @@ class RecordSet:
         return None if record is None or status is None else (record, status)
 
     def tidy(self, record: Record, now_ms: int) -> Iterator[str]:
-        """Record the death of one job, or drop it. Yields what to count."""
+        """Record the death of a job, or remove the job if its retention is over. Yields the names of the counters to
+        increase."""
         status = judged(record, now_ms)
         if look(record, now_ms) is None:
             del self.records[record.id]

@@ -41,7 +41,7 @@ def encode_append(
 
 
 def _record_rest(item: SendItem, key: bytes, topic: bytes | None) -> tuple[int, bytes]:
-    """For a send that opens a group: the flags, and the record from its checksum up to the body."""
+    """What a send that opens a group carries: the flags, and the record from its checksum up to the body."""
     flags, rest = _GROUP, codec.pack_sums(zlib.crc32(key), item.fingerprint)
     if topic is not None:
         flags |= _TOPIC

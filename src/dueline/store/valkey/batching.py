@@ -202,7 +202,7 @@ class Batcher(Generic[Item, Result]):
             tell(entry.done, StoreDown(NOT_SENT))
 
     def _dropped(self, jobs: int, size: int) -> None:
-        """So much was taken out of the queue."""
+        """Count jobs and bytes that were taken out of the queue."""
         self._jobs -= jobs
         self._bytes -= size
         if self._namespace is not None:

@@ -35,12 +35,12 @@ class Connector:
 
     @classmethod
     def of_nodes(cls, address: StoreAddress, tls: StoreTls) -> Connector:
-        """For the nodes of a store."""
+        """The connector for the nodes of a store."""
         return cls(dict(parse_url(address.node_url)), tls)
 
     @classmethod
     def of_sentinels(cls, address: StoreAddress, tls: StoreTls) -> Connector:
-        """For the sentinels of a store. They have a login of their own, and no databases."""
+        """The connector for the sentinels of a store. They have a login of their own, and no databases."""
         options: dict[str, Any] = dict(parse_url(address.node_url))
         username, password = address.sentinel_login
         return cls({**options, "username": username, "password": password, "db": 0}, tls)

@@ -131,12 +131,12 @@ def token_keys(prefix: str) -> tuple[str, ...]:
 
 @lru_cache(1024)
 def worker_keys(prefix: str, namespace: str) -> tuple[str, ...]:
-    """records, seen: the order of workers.lua."""
+    """The keys of workers.lua, in its order: records, seen."""
     return tuple(f"{prefix}:{{workers/{_escaped(namespace)}}}:{name}" for name in ("records", "seen"))
 
 
 def event_keys(prefix: str) -> tuple[str, ...]:
-    """stream, state, members: the order of events.lua."""
+    """The keys of events.lua, in its order: stream, state, members."""
     return tuple(f"{prefix}:{{directory}}:{name}" for name in ("events", "listening", "members"))
 
 
@@ -161,7 +161,7 @@ def meta_key(prefix: str) -> str:
 
 
 def epoch_keys(prefix: str) -> tuple[str, ...]:
-    """meta, epochs, closed, topics, seen: the order of epochs.lua."""
+    """The keys of epochs.lua, in its order: meta, epochs, closed, topics, seen."""
     return tuple(f"{prefix}:{{directory}}:{name}" for name in ("meta", "epochs", "closed", "topics", "seen"))
 
 

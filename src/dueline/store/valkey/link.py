@@ -186,7 +186,7 @@ class Link:
         return (self._only or self._slot(key) or await self._find_primary(key)).endpoint
 
     def owner_now(self, key: str) -> Endpoint | None:
-        """The same as far as it is known."""
+        """The owner, if the layout is known; asks nobody."""
         node = self._only or self._slot(key)
         return None if node is None else node.endpoint
 

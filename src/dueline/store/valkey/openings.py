@@ -46,7 +46,7 @@ class Openings:
     """All calls that need to know a partition's epoch."""
 
     def __init__(self, calls: Calls, pop_new: Callable[[str, str], bool] = lambda namespace, topic: False) -> None:
-        """`pop_new`: whether the directory did not know a topic when it was read; true once."""
+        """`pop_new`: whether the directory did not know a topic when it was read. Returns true only the first time."""
         self._calls = calls
         self._pop_new = pop_new
         self._epochs = calls.epochs

@@ -18,7 +18,7 @@ _FOLLOWER = re.compile(rb"^slave\d+:.*\bstate=online\b.*\blag=([01])\b", re.MULT
 
 
 class ReplicaCount:
-    """For one primary, over all connections to it."""
+    """The replicas that must confirm for one primary, over all connections to it."""
 
     def __init__(self) -> None:
         self.needed = 1

@@ -94,7 +94,7 @@ class StoreTls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return None
 
     def context(self) -> ssl.SSLContext:
-        """For a new connection. Raises BadCertificate."""
+        """The TLS context for a new connection. Raises BadCertificate."""
         files = (self.ca, self.cert, self.key)
         return _context(self, tuple(None if file is None else identity(file) for file in files))
 
