@@ -18,20 +18,17 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Generator, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
 from dueline.testing.process import free_port
-from tests.kit.valkey import PrivateCluster, PrivateSentinels, PrivateValkey
+from tests.kit.valkey import PrivateCluster, PrivateSentinels, PrivateValkey, running_stores
 
 from ..loading import Orders, run
 from ..report import Line, at_most, middle
 from ..servers import Server, folder
 from ..sizes import Sizes
 from ..usage import cpu_s
-
-Store = TypeVar("Store", PrivateCluster, PrivateSentinels)
 
 WARM_S = 0.3
 PARTITIONS = 6
@@ -83,7 +80,7 @@ def scale(sizes: Sizes) -> list[Line]:
 
 
 def _cluster(sizes: Sizes) -> list[Line]:
-    with folder() as place, PrivateValkey(port=free_port()) as node, _of(PrivateCluster()) as cluster:
+    with folder() as place, PrivateValkey(port=free_port()) as node, running_stores(PrivateCluster()) as cluster:
         sides = [
             _Side("one", place, node.url, [node], "standard"),
             _Side("cluster", place, cluster.url, cluster.nodes, "standard"),
@@ -110,7 +107,7 @@ def _cluster(sizes: Sizes) -> list[Line]:
 
 
 def _replicated(sizes: Sizes) -> list[Line]:
-    with folder() as place, _of(PrivateSentinels()) as sentinels:
+    with folder() as place, running_stores(PrivateSentinels()) as sentinels:
         primary = sentinels.primary()
         nodes = [primary, *(node for node in sentinels.nodes if node is not primary)]
         sides = [_Side(level, place, sentinels.url, nodes, level) for level in ("standard", "replicated")]
@@ -160,12 +157,3 @@ def _started(sides: Sequence[_Side]) -> Generator[None]:
     finally:
         for side in sides:
             side.server.stop()
-
-
-@contextlib.contextmanager
-def _of(store: Store) -> Generator[Store]:
-    try:
-        store.start()
-        yield store
-    finally:
-        store.stop()

@@ -12,7 +12,7 @@ import pytest
 from dueline.testing.history import Outcome
 from tests.kit.fault_suite import FaultSuite
 from tests.kit.slots import move_slot, move_slots_atomically, primaries, slot_of_topic, slots_of, topics_on
-from tests.kit.valkey import PrivateCluster, PrivateValkey
+from tests.kit.valkey import PrivateCluster, PrivateValkey, running_stores
 from tests.kit.waiting import until
 
 from .parked_polls import ParkedPolls
@@ -29,23 +29,17 @@ CLEAN = {"store_down", "unknown_outcome"}
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[PrivateCluster]:
     quick = ("--repl-diskless-sync-delay", "0")
-    cluster = PrivateCluster(replicas=1, node_timeout_ms=NODE_TIMEOUT_MS, options=quick)
-    try:
-        cluster.start()
+    with running_stores(PrivateCluster(replicas=1, node_timeout_ms=NODE_TIMEOUT_MS, options=quick)) as cluster:
         yield cluster
-    finally:
-        cluster.stop()
 
 
 @pytest.fixture(scope="module")
 def calm_cluster() -> Iterator[PrivateCluster]:
     """For tests without a failover. On a busy machine a node that gets no time must not be replaced."""
-    cluster = PrivateCluster(replicas=1, node_timeout_ms=60_000, options=("--repl-diskless-sync-delay", "0"))
-    try:
-        cluster.start()
+    with running_stores(
+        PrivateCluster(replicas=1, node_timeout_ms=60_000, options=("--repl-diskless-sync-delay", "0"))
+    ) as cluster:
         yield cluster
-    finally:
-        cluster.stop()
 
 
 def owner(nodes: Sequence[PrivateValkey], slot: int) -> PrivateValkey | None:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.kit.async_tests import one_loop
 from tools.faults.connection import Connection
 from tools.faults.server_process import ServerProcess
 
@@ -39,11 +40,7 @@ def harm(data: Path, needle: bytes, bits: int) -> None:
     file.write_bytes(raw)
 
 
-@pytest.fixture(scope="module")
-def loop_runner() -> Iterator[asyncio.Runner]:
-    """One loop for all tests of this file, because they share a server."""
-    with asyncio.Runner() as runner:
-        yield runner
+loop_runner = one_loop  # the tests share servers
 
 
 @pytest.fixture(scope="module")

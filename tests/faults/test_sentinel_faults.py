@@ -14,7 +14,7 @@ import pytest
 from dueline.testing.history import Outcome, Send
 from dueline.testing.process import DUELINE
 from tests.kit.fault_suite import FaultSuite
-from tests.kit.valkey import SERVICE, PrivateSentinels
+from tests.kit.valkey import SERVICE, PrivateSentinels, running_stores
 from tools.faults.scenario import Scenario
 
 from .under_load import TAME, LoadedServers, loaded
@@ -34,12 +34,8 @@ OLD_PRIMARY_ACCEPTS_S = 2.0  # Sentinel makes a replica of it only after 8 s
 
 @pytest.fixture(scope="module")
 def sentinels() -> Iterator[PrivateSentinels]:
-    sentinels = PrivateSentinels(down_after_ms=DOWN_AFTER_MS)
-    try:
-        sentinels.start()
+    with running_stores(PrivateSentinels(down_after_ms=DOWN_AFTER_MS)) as sentinels:
         yield sentinels
-    finally:
-        sentinels.stop()
 
 
 async def primary_killed(running: LoadedServers, sentinels: PrivateSentinels) -> None:

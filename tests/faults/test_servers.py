@@ -15,6 +15,7 @@ import pytest
 from dueline.api.answers import LeasedJob
 from dueline.testing.checker import check
 from dueline.testing.history import Outcome, Recorder
+from tests.kit.async_tests import one_loop
 from tests.kit.waiting import until
 from tools.faults.connection import Connection
 from tools.faults.load import Load, Plan
@@ -26,11 +27,7 @@ from .kit import ServersKit, shared_servers
 TOGETHER = 10_000
 
 
-@pytest.fixture(scope="module")
-def loop_runner() -> Iterator[asyncio.Runner]:
-    """One event loop for all tests, because they share servers."""
-    with asyncio.Runner() as runner:
-        yield runner
+loop_runner = one_loop  # the tests share servers
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ import redis
 
 from dueline.testing.checker import Report, check
 from dueline.testing.history import Outcome, Recorder, Send
+from tests.kit.async_tests import one_loop
 from tests.kit.waiting import until
 from tools.faults.load import Load, Plan
 from tools.faults.recording_client import Job, RecordingClient
@@ -33,11 +34,7 @@ def own_valkey() -> Iterator[PrivateValkey]:
         yield server
 
 
-@pytest.fixture(scope="module")
-def loop_runner() -> Iterator[asyncio.Runner]:
-    """One event loop for all tests, because they share servers."""
-    with asyncio.Runner() as runner:
-        yield runner
+loop_runner = one_loop  # the tests share servers
 
 
 @pytest.fixture(scope="module")

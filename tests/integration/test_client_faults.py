@@ -14,6 +14,7 @@ from dueline import AsyncClient, Client, NewJob, Patience
 from dueline.api.requests import Merge
 from dueline.client import errors
 from dueline.client.calls import json_body
+from tests.kit.async_tests import one_loop
 from tests.kit.waiting import until
 from tools.faults.proxy import Cut, FaultProxy
 from tools.faults.server_process import ServerProcess
@@ -59,11 +60,7 @@ async def client_kit(kind: type[Any], data: Path) -> AsyncIterator[ClientKit]:
         await server.stop()
 
 
-@pytest.fixture(scope="module")
-def loop_runner() -> Iterator[asyncio.Runner]:
-    """One event loop for all tests, because they share servers."""
-    with asyncio.Runner() as runner:
-        yield runner
+loop_runner = one_loop  # the tests share servers
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from msgspec import Raw
 
 from dueline import Client, DuelineApiError, NewJob, Patience
 from dueline.api.token_requests import CreateToken
-from dueline.client import Lease, calls, json_body, overview_calls, schedule_calls
+from dueline.client import Lease, calls, json_body, overview_calls, schedule_calls, token_calls
 from dueline.worker import Queue, connect
 from dueline.worker.direct import DirectQueue
 
@@ -202,12 +202,12 @@ CALLS: dict[str, calls.Call[Any]] = {
     "pause a schedule": schedule_calls.pause_schedule("s"),
     "run no schedule": schedule_calls.run_schedule("nobody"),
     "delete a schedule": schedule_calls.delete_schedule("s"),
-    "tokens": calls.list_tokens(),
-    "make a token that has expired": calls.create_token(CreateToken(name="x", rights=["send"], expires_at_ms=1)),
-    "get no token": calls.token("5d41402abc4b"),
-    "rotate no token": calls.rotate_token("nobody"),
-    "rotate a token with a wrong overlap": calls.rotate_token("nobody", "later"),
-    "revoke no token": calls.revoke_token("nobody"),
+    "tokens": token_calls.list_tokens(),
+    "make a token that has expired": token_calls.create_token(CreateToken(name="x", rights=["send"], expires_at_ms=1)),
+    "get no token": token_calls.token("5d41402abc4b"),
+    "rotate no token": token_calls.rotate_token("nobody"),
+    "rotate a token with a wrong overlap": token_calls.rotate_token("nobody", "later"),
+    "revoke no token": token_calls.revoke_token("nobody"),
     "a worker that is not there": calls.stop_worker("nobody"),
     "workers of nobody": calls.workers(),
     "events behind a wrong position": calls.events(["t"], "x"),

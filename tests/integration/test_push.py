@@ -8,7 +8,7 @@ import json
 import re
 import signal
 from base64 import b64encode
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import pytest
 from aiohttp import web
 from standardwebhooks import Webhook
 
-from tests.kit.async_tests import async_fixture
+from tests.kit.async_tests import async_fixture, one_loop
 from tests.kit.hook import Hook, ReceivedCall
 from tests.kit.waiting import until
 from tools.faults.connection import Connection
@@ -82,11 +82,7 @@ async def serving(folder: Path, *args: str, env: dict[str, str] | None = None) -
             await server.stop()
 
 
-@pytest.fixture(scope="module")
-def loop_runner() -> Iterator[asyncio.Runner]:
-    """One loop for all tests here, because they share servers."""
-    with asyncio.Runner() as runner:
-        yield runner
+loop_runner = one_loop  # the tests share servers
 
 
 @async_fixture(scope="module")

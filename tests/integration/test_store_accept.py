@@ -25,7 +25,7 @@ from tests.kit.copies import Copy, erase
 from tests.kit.fixtures import private_valkey
 from tests.kit.store import item
 from tests.kit.topologies import partitions_on, started
-from tests.kit.valkey import PrivateCluster, PrivateValkey
+from tests.kit.valkey import PrivateCluster, PrivateValkey, running_stores
 from tests.kit.waiting import until
 
 __all__ = ["private_valkey"]
@@ -189,12 +189,8 @@ async def test_a_server_tells_of_it_until_it_is_accepted(caplog: pytest.LogCaptu
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[PrivateCluster]:
     """Of this module alone, because its shards are emptied."""
-    cluster = PrivateCluster()
-    try:
-        cluster.start()
+    with running_stores(PrivateCluster()) as cluster:
         yield cluster
-    finally:
-        cluster.stop()
 
 
 @pytest.mark.parametrize("which", ["of the directory", "another"])

@@ -8,13 +8,13 @@ import os
 import re
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.kit.async_tests import async_fixture
+from tests.kit.async_tests import async_fixture, one_loop
 from tests.kit.waiting import until
 from tools.faults.connection import Connection
 from tools.faults.server_process import ServerProcess, ended
@@ -73,11 +73,7 @@ def owner_of(client_port: int, workers: list[int]) -> int:
     raise AssertionError("no worker has this connection")
 
 
-@pytest.fixture(scope="module")
-def loop_runner() -> Iterator[asyncio.Runner]:
-    """One loop for all tests here, because they share a server."""
-    with asyncio.Runner() as runner:
-        yield runner
+loop_runner = one_loop  # the tests share servers
 
 
 @async_fixture(scope="module")

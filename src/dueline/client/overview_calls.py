@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..api import answers as r
 from ..api import overview_requests as vr
-from .calls import Call
+from .calls import Call, given
 
 
 def forecast(edges_ms: Sequence[int], topic: str | None = None) -> Call[r.Forecast]:
@@ -22,8 +22,7 @@ def charts(hours: int = 24) -> Call[r.Charts]:
 
 
 def groups(topic: str, cursor: str | None = None, limit: int | None = None) -> Call[r.GroupPage]:
-    query = vr.ListGroups(cursor=cursor) if limit is None else vr.ListGroups(cursor=cursor, limit=limit)
-    return Call("list_groups", r.GroupPage, (topic,), query)
+    return Call("list_groups", r.GroupPage, (topic,), vr.ListGroups(**given(cursor=cursor, limit=limit)))
 
 
 def history(topic: str, id: str) -> Call[r.History]:

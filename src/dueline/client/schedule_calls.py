@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..api import answers as r
 from ..api import requests as q
 from ..api import schedule_requests as sr
-from .calls import Call
+from .calls import Call, given
 
 
 def put_schedule(name: str, request: sr.PutSchedule | dict[str, object]) -> Call[r.Schedule]:
@@ -15,8 +15,7 @@ def put_schedule(name: str, request: sr.PutSchedule | dict[str, object]) -> Call
 
 
 def schedules(cursor: str | None = None, limit: int | None = None) -> Call[r.SchedulePage]:
-    query = sr.ListSchedules(cursor=cursor) if limit is None else sr.ListSchedules(cursor=cursor, limit=limit)
-    return Call("list_schedules", r.SchedulePage, (), query)
+    return Call("list_schedules", r.SchedulePage, (), sr.ListSchedules(**given(cursor=cursor, limit=limit)))
 
 
 def schedule(name: str) -> Call[r.Schedule]:

@@ -102,8 +102,12 @@ def job_of(body: Any, options: SendOptions) -> NewJob:
 
 def _add_send_options(fields: dict[str, Any], options: SendOptions) -> None:
     """Add the options of a send to the fields of a request. Raises TypeError or ValueError that names the option."""
-    _check_times(options)
-    for name, value in with_attempts(cast("Mapping[str, Any]", options)).items():
+    given = cast("Mapping[str, Any]", options)
+    if "at" in given:
+        _check_times(given)
+    if "retry" in given:
+        given = with_attempts(given)
+    for name, value in given.items():
         add = _SEND_FIELDS.get(name)
         if add is None:
             raise TypeError(f"a job has no option {', '.join(sorted(options.keys() - _SEND_FIELDS.keys()))}")

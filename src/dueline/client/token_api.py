@@ -9,7 +9,7 @@ from msgspec import UNSET
 from ..api import answers as r
 from ..api.token_requests import CreateToken, TokenRight
 from ..durations import duration_text
-from . import calls
+from . import token_calls as calls
 from .calls import Call
 from .method import Pages, method, pages
 from .times import Duration, duration_ms

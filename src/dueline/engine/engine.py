@@ -115,7 +115,6 @@ class Engine:
         self._cleaner.died = self._waiters.died = self._forwarder.died
         self._background: set[asyncio.Task[None]] = set()
         self._draining = False
-        self._drained = asyncio.Event()
         self._time_s = timer.time
         self._topics.moved = self._moved
         self._waiters.outdated = self._reload
@@ -139,7 +138,7 @@ class Engine:
     async def drain(self) -> None:
         """Return no jobs to waiting pulls and refuse new sends and pulls. Acks and releases are still accepted."""
         self._draining = True
-        self._drained.set()
+        self._puller.drain()
         self._waiters.drain()
         self.feeds.drain()
 
@@ -242,18 +241,10 @@ class Engine:
         """Wait like a pull that gets no job: until the time is up or the engine drains."""
         if self._draining:
             raise Draining
-        try:
-            async with asyncio.timeout(wait_ms / 1000):
-                await self._drained.wait()
-        except TimeoutError:
-            pass
+        await self._puller.idle(wait_ms)
 
     async def give_back(self, namespace: str, jobs: Sequence[LeasedJob]) -> None:  # without costing an attempt
-        by_topic: dict[str, list[LeasedJob]] = {}
-        for job in jobs:
-            by_topic.setdefault(job.topic, []).append(job)
-        for name, some in by_topic.items():
-            await self._waiters.give_back(await self._topic(namespace, name), some)
+        await self._puller.give_back(namespace, jobs)
 
     def undelivered(self, namespace: str, jobs: Sequence[LeasedJob]) -> None:
         """Like `give_back`, for callers that cannot await: the client disconnected before its answer was written."""

@@ -1,7 +1,8 @@
-"""Pulls: check the command, find its topics, and wait for jobs."""
+"""Pulls: check the command, find its topics, wait for jobs, and give back what was not delivered."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from .checks import Checks
@@ -19,6 +20,7 @@ class Puller:
         self._topics = topics
         self._waiters = waiters
         self._checks = checks
+        self._drained = asyncio.Event()
 
     def post(self, command: Pull, done: Done) -> Begun:
         """Due jobs under a lease; waits up to wait_ms. `done` gets them, or the error, which may also be raised. Jobs
@@ -42,3 +44,23 @@ class Puller:
         return self._waiters.post(
             topics, command.max, command.lease_ms, command.wait_ms, command.fails_fast, command.by, done
         )
+
+    async def idle(self, wait_ms: int) -> None:
+        """Wait like a pull that gets no job: until the time is up or the engine drains."""
+        try:
+            async with asyncio.timeout(wait_ms / 1000):
+                await self._drained.wait()
+        except TimeoutError:
+            pass
+
+    def drain(self) -> None:
+        """End what waits in `idle`."""
+        self._drained.set()
+
+    async def give_back(self, namespace: str, jobs: Sequence[LeasedJob]) -> None:
+        """Release jobs that nobody will work on, without costing an attempt."""
+        by_topic: dict[str, list[LeasedJob]] = {}
+        for job in jobs:
+            by_topic.setdefault(job.topic, []).append(job)
+        for name, some in by_topic.items():
+            await self._waiters.give_back(await self._topics.get(namespace, name), some)

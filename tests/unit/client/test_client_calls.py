@@ -14,7 +14,7 @@ from msgspec import Raw
 from dueline.api import answers as r
 from dueline.api.requests import Merge
 from dueline.api.token_requests import CreateToken
-from dueline.client import Lease, NewJob, calls, errors, json_body, overview_calls, schedule_calls
+from dueline.client import Lease, NewJob, calls, errors, json_body, overview_calls, schedule_calls, token_calls
 from dueline.client.encoding import headers_of, http_request
 from dueline.client.schedule_api import put_request
 
@@ -120,13 +120,13 @@ def test_no_limit_of_attempts_is_said_as_null_and_not_left_out() -> None:
         (calls.attempts("t", "a", "c", 9), ("GET", "/v1/topics/t/push/attempts?id=a&cursor=c&limit=9", None)),
         (calls.revive("t", ["a"], 5), ("POST", "/v1/topics/t/dead/revive", {"ids": ["a"], "delay_ms": 5})),
         (
-            calls.create_token(CreateToken(name="n", rights=["send"], namespace=None, expires="90d")),
+            token_calls.create_token(CreateToken(name="n", rights=["send"], namespace=None, expires="90d")),
             ("POST", "/v1/tokens", {"name": "n", "rights": ["send"], "namespace": None, "expires": "90d"}),
         ),
-        (calls.list_tokens("c", 9), ("GET", "/v1/tokens?cursor=c&limit=9", None)),
-        (calls.token("a"), ("GET", "/v1/tokens/a", None)),
-        (calls.rotate_token("a", "0s"), ("POST", "/v1/tokens/a/rotate", {"overlap": "0s"})),
-        (calls.revoke_token("a"), ("DELETE", "/v1/tokens/a", None)),
+        (token_calls.list_tokens("c", 9), ("GET", "/v1/tokens?cursor=c&limit=9", None)),
+        (token_calls.token("a"), ("GET", "/v1/tokens/a", None)),
+        (token_calls.rotate_token("a", "0s"), ("POST", "/v1/tokens/a/rotate", {"overlap": "0s"})),
+        (token_calls.revoke_token("a"), ("DELETE", "/v1/tokens/a", None)),
         (schedule_calls.schedules("c", 5), ("GET", "/v1/schedules?cursor=c&limit=5", None)),
         (schedule_calls.schedule("a b"), ("GET", "/v1/schedules/a%20b", None)),
         (schedule_calls.next_occurrences("a", 3), ("GET", "/v1/schedules/a/next?count=3", None)),

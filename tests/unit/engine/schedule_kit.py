@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from dueline.engine.commands import Pull, Send, TopicPatch
@@ -122,3 +123,16 @@ class ScheduleKit:
 def seconds_of(id: str) -> float:
     seconds = (int(id.rpartition("@")[2]) - START_MS) / 1000
     return int(seconds) if seconds == int(seconds) else seconds
+
+
+@asynccontextmanager
+async def schedules(*topics: str) -> AsyncIterator[ScheduleKit]:
+    """One server. `topics`: made before, with three partitions, and without retention of ended jobs."""
+    kit = ScheduleKit()
+    await kit.serve()
+    for topic in topics:
+        await kit.engine.set_topic(NS, topic, TopicPatch(TopicPolicy(retain_ms=0), partitions=3))
+    try:
+        yield kit
+    finally:
+        await kit.stop()

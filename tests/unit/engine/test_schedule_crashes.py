@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from schedule_kit import NS, START_MS, ScheduleKit, every, template
+from schedule_kit import NS, START_MS, ScheduleKit, every, schedules, template
 
 from dueline.engine.commands import Pull, TopicPatch
 from dueline.engine.fence import Fence
@@ -24,14 +24,8 @@ HOME = Partition(INTERNAL_NAMESPACE, f"schedules:{NS}")
 
 @async_fixture
 async def kit() -> AsyncIterator[ScheduleKit]:
-    kit = ScheduleKit()
-    await kit.serve()
-    await kit.engine.set_topic(NS, "t", TopicPatch(TopicPolicy(retain_ms=0), partitions=3))
-    await kit.engine.set_topic(NS, "u", TopicPatch(TopicPolicy(retain_ms=0), partitions=3))
-    try:
+    async with schedules("t", "u") as kit:
         yield kit
-    finally:
-        await kit.stop()
 
 
 async def _cut_in(kit: ScheduleKit, call: str, done: bool) -> None:

@@ -6,15 +6,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
-from schedule_kit import NS, START_MS, ScheduleKit, every, seconds_of, template
+from schedule_kit import NS, START_MS, ScheduleKit, every, schedules, seconds_of, template
 
-from dueline.engine.commands import Pull, TopicPatch
+from dueline.engine.commands import Pull
 from dueline.engine.errors import InvalidField, QuotaExceeded
 from dueline.engine.job import LeasedJob, Partition, State
 from dueline.engine.limits import INTERNAL_NAMESPACE, Limits
 from dueline.engine.misfire import Due, due
 from dueline.engine.occurrences import MIN_EVERY_MS
-from dueline.engine.policy import TopicPolicy
 from dueline.engine.schedule import Misfire, Overlap
 from dueline.engine.store import Query, Ref
 from dueline.engine.stored_schedule import LEAD_MS, occurrences_of
@@ -27,14 +26,8 @@ LEAD = LEAD_MS / 1000
 
 @async_fixture
 async def kit() -> AsyncIterator[ScheduleKit]:
-    kit = ScheduleKit()
-    await kit.serve()
-    for topic in ("t", "u"):
-        await kit.engine.set_topic(NS, topic, TopicPatch(TopicPolicy(retain_ms=0), partitions=3))
-    try:
+    async with schedules("t", "u") as kit:
         yield kit
-    finally:
-        await kit.stop()
 
 
 async def _scheduled(kit: ScheduleKit, topic: str = "t") -> list[float]:

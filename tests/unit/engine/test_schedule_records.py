@@ -6,23 +6,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
-from schedule_kit import NS, START_MS, ScheduleKit, every
+from schedule_kit import NS, START_MS, ScheduleKit, every, schedules
 
-from dueline.engine.commands import TopicPatch
-from dueline.engine.policy import TopicPolicy
 from dueline.engine.schedule import Misfire, Overlap
 from tests.kit.async_tests import async_fixture
 
 
 @async_fixture
 async def kit() -> AsyncIterator[ScheduleKit]:
-    kit = ScheduleKit()
-    await kit.serve()
-    await kit.engine.set_topic(NS, "t", TopicPatch(TopicPolicy(retain_ms=0), partitions=3))
-    try:
+    async with schedules("t") as kit:
         yield kit
-    finally:
-        await kit.stop()
 
 
 async def _cut_before_release(kit: ScheduleKit, seconds: float) -> None:

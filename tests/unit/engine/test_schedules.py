@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from schedule_kit import NS, START_MS, ScheduleKit, every, seconds_of, template
+from schedule_kit import NS, START_MS, ScheduleKit, every, schedules, seconds_of, template
 
 from dueline.engine.commands import Pull, Send
 from dueline.engine.errors import DuelineError, InvalidField, NotFound, QuotaExceeded, TopicNotEmpty, VersionMismatch
@@ -27,12 +27,8 @@ HOUR = 3600
 
 @async_fixture
 async def kit() -> AsyncIterator[ScheduleKit]:
-    kit = ScheduleKit()
-    await kit.serve()
-    try:
+    async with schedules() as kit:
         yield kit
-    finally:
-        await kit.stop()
 
 
 async def test_every_occurrence_becomes_one_job_at_its_time(kit: ScheduleKit) -> None:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from schedule_kit import NS, ScheduleKit, every
+from schedule_kit import NS, ScheduleKit, every, schedules
 
 from tests.kit.async_tests import async_fixture
 
@@ -16,12 +16,8 @@ HOUR = 3600
 
 @async_fixture
 async def kit() -> AsyncIterator[ScheduleKit]:
-    kit = ScheduleKit()
-    await kit.serve()
-    try:
+    async with schedules() as kit:
         yield kit
-    finally:
-        await kit.stop()
 
 
 async def test_many_runs_at_once_are_as_many_jobs(kit: ScheduleKit) -> None:

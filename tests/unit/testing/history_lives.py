@@ -1,16 +1,10 @@
-"""The checker on jobs that were replaced or revived, and on the items of merge groups. See test_history_checker.py."""
+"""Histories of jobs that were replaced or revived, and of the items of merge groups, for test_history_checker.py."""
 
 from __future__ import annotations
 
-import random
-from pathlib import Path
-
-import pytest
-
 from dueline.testing import history as h
-from dueline.testing.checker import Kind, check
+from dueline.testing.checker import Kind
 from tests.kit.histories import (
-    BODY,
     DONE,
     FAIL,
     INFO,
@@ -261,41 +255,3 @@ INNOCENT = {
         GONE,
     ),
 }
-
-
-@pytest.mark.parametrize("name", SEEDED)
-def test_a_seeded_violation_is_found(name: str) -> None:
-    kind, events, final = SEEDED[name]
-    assert {v.kind for v in check(events, final).violations} >= {kind}
-
-
-@pytest.mark.parametrize("name", INNOCENT)
-def test_what_can_be_explained_is_no_violation(name: str) -> None:
-    events, final = INNOCENT[name]
-    assert check(events, final).violations == ()
-
-
-def test_the_order_of_events_in_the_file_does_not_matter() -> None:
-    for events, final in [(e, f) for _, e, f in SEEDED.values()] + list(INNOCENT.values()):
-        shuffled = list(events)
-        random.Random(7).shuffle(shuffled)
-        assert sorted(map(str, check(shuffled, final).violations)) == sorted(map(str, check(events, final).violations))
-
-
-def test_items_count_as_sends_and_groups_do_not() -> None:
-    events = [append(0, 1, "i"), append(2, 3, "j", INFO), group_delivery(4, 5, ["i", "j"]), group_ack(6, 7)]
-    report = check(events, GONE)
-    assert (report.sends_ok, report.sends_unknown, report.recovered, report.deliveries, report.ends_ok) == (
-        1,
-        1,
-        0,
-        1,
-        1,
-    )
-
-
-def test_such_a_history_survives_its_file(tmp_path: Path) -> None:
-    events = [send(0, 1), replace(2, 3, digest=BODY), revive(4, 5), append(6, 7, "i"), group_delivery(8, 9, ["i"])]
-    final = {("t", "g"): h.FinalJob("ready", 0, None, ("i",))}
-    h.write(tmp_path / "history.jsonl", events, final)
-    assert h.read(tmp_path / "history.jsonl") == (events, final)
