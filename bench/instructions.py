@@ -26,7 +26,7 @@ import msgspec
 from dueline.engine.job import BodyKind, LeasedJob, Partition
 from dueline.engine.limits import Limits
 from dueline.engine.policy import Backoff, JobPolicy
-from dueline.engine.store import Code, Credit, OnConflict, Pull, Ref, Release, SendItem
+from dueline.engine.store import Code, Credit, Edit, OnConflict, Pull, Ref, Release, SendItem
 from dueline.store.valkey.embedded import EmbeddedStore
 from dueline.store.valkey.embedded_files import default_binary
 from dueline.store.valkey.store import ValkeyStore
@@ -130,6 +130,16 @@ class Calls:
         results = await self._store.release(self._partition, failed)
         assert {result.code for result in results} == {Code.OK}
 
+    async def edit(self, jobs: int) -> None:
+        """Another due time for the newest jobs, before their first delivery."""
+        newest = range(self._sent - jobs, self._sent)
+        results = await self._store.edit(self._partition, [Edit(f"{i + 1:032x}", delay_ms=0) for i in newest])
+        assert {result.code for result in results} == {Code.OK}
+
+    async def send_and_edit(self, jobs: int) -> None:
+        await self.send(jobs)
+        await self.edit(jobs)
+
     async def first_send(self, jobs: int) -> None:
         """The first send to a new topic, with everything that opens its partition."""
         self._partition = Partition("bench", f"topic-{self._sent}", 0)
@@ -166,6 +176,10 @@ async def measured(store: ValkeyStore, counter: Counter, calls: int, by: str | N
         await row("release", failing.release, jobs)
         await row("pull again", failing.pull, jobs)
         await row("ack of a retry", failing.ack, jobs)
+    for jobs in (12, 1):
+        edited = Calls(store, Partition("bench", f"edited-{jobs}", 0), by)
+        await row("send and edit", edited.send_and_edit, jobs)
+        await row("pull of an edit", edited.pull, jobs)
     for jobs in (12, 1):
         kept = Calls(store, Partition("bench", f"kept-{jobs}", 0), by, KEPT)
         shared = Calls(store, Partition("shared", f"shared-{jobs}", 0, True), by, FORGOTTEN)

@@ -6,6 +6,11 @@ import re
 from typing import Any
 
 _SECRETS = (
+    # a header of a request, as somebody wrote it into a text or into JSON
+    (
+        re.compile(r"(?i)\b(authorization|cookie|x-api-key)(\\?[\"']?\s*[:=]\s*\\?[\"']?)[^\s\"'*][^\"'\r\n]*"),
+        r"\1\2***",
+    ),
     (re.compile(r"(\w[\w+.-]*://)[^\s/@]+@"), r"\1***@"),  # user and password of an address
     (re.compile(r"\bdl_([A-Za-z0-9]+)_[A-Za-z0-9_-]{20,}"), r"dl_\1_***"),
     (re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}"), r"\1 ***"),

@@ -11,7 +11,7 @@ from dueline.engine.history import HISTORY_BYTES, MAX_ENTRIES, History, HistoryE
 from dueline.engine.job import Reason
 from dueline.engine.limits import INTERNAL_NAMESPACE, Limits
 from dueline.engine.policy import AT_ONCE, Ladder
-from dueline.engine.store import Code, OnConflict
+from dueline.engine.store import Code, Merge, OnConflict
 from dueline.store.memory import MemoryStore
 from tests.kit.async_tests import async_fixture
 from tests.kit.fixtures import make_kit
@@ -81,7 +81,7 @@ async def test_edits_lost_leases_deaths_and_revivals_are_told(kit: StoreKit) -> 
     await kit.revive("a", delay_ms=7)
     assert await entries(kit) == (
         Entry(t, "sent"),
-        Entry(t + 1, "edited"),
+        Entry(t + 1, "edited", due_at_ms=t + 1),
         Entry(t + 1, "delivered", 1),
         Entry(t + 11, "lease_lost", 1),
         Entry(t + 11, "edited", due_at_ms=t + 16),
@@ -96,6 +96,53 @@ async def test_a_dead_job_ends_with_its_reason_even_before_clean_up(kit: StoreKi
     await kit.send("a", ttl_ms=5)
     kit.clock.advance(9)
     assert await entries(kit) == (Entry(t, "sent"), Entry(t + 5, "dead", reason=Reason.EXPIRED))
+
+
+async def test_edits_before_the_first_delivery_are_told_even_after_the_end(kit: StoreKit) -> None:
+    t = kit.clock.now_ms
+    for id in "abc":
+        await kit.send(id, delay_ms=10)
+        await kit.edit(id, delay_ms=20)
+        await kit.advance(1)
+        await kit.edit(id, delay_ms=0)
+        edits = (Entry(t, "sent"), Entry(t, "edited", due_at_ms=t + 20), Entry(t + 1, "edited", due_at_ms=t + 1))
+        assert await entries(kit, id) == edits
+        if id == "a":
+            leased = await kit.pull_one()
+            await kit.ack(id, leased.lease)
+            edits += (Entry(t + 1, "delivered", 1), Entry(t + 1, "acked", 1))
+        elif id == "b":
+            await kit.ack(id)
+            edits += (Entry(t + 1, "acked"),)
+        else:
+            await kit.cancel(id)
+            edits += (Entry(t + 1, "cancelled"),)
+        assert await entries(kit, id) == edits
+        t += 1
+
+
+async def test_an_edited_job_that_was_never_delivered_keeps_its_rules(kit: StoreKit) -> None:
+    t = kit.clock.now_ms
+    await kit.send("a", delay_ms=10, ttl_ms=5, max_attempts=1, dead_retain_ms=10_000)
+    await kit.edit("a", delay_ms=30)
+    job = await kit.job("a")
+    assert (job.due_at_ms, job.expires_at_ms, job.attempts, job.deliveries) == (t + 30, t + 35, 0, 0)
+    await kit.advance(30)
+    leased = await kit.pull_one(lease_ms=1)
+    assert (leased.attempt, leased.late_ms) == (1, 0)
+    await kit.advance(1)
+    assert await words(kit) == ["sent", "edited", "delivered", "dead"]
+    assert (await kit.stats()).history_bytes == HISTORY_BYTES + 17 + 11
+
+
+async def test_a_merge_group_tells_its_last_edit_before_its_first_delivery(kit: StoreKit) -> None:
+    t = kit.clock.now_ms
+    await kit.send("a", delay_ms=10, merge=Merge("key"))
+    for delay in (20, 30):
+        await kit.edit("a", delay_ms=delay)
+        await kit.advance(1)
+    assert await entries(kit) == (Entry(t, "sent"), Entry(t + 1, "edited"))
+    assert (await kit.stats()).history_bytes == 0
 
 
 async def test_a_cancelled_job_ends_with_that(kit: StoreKit) -> None:

@@ -121,6 +121,7 @@ MUTANTS = (
         "      remember(job, RELEASED, start, attempt, due, nil, text)\n",
         "",
     ),
+    Mutant("an edit before the first delivery is not told", "life", "edit", "not job.fresh or", "not job.fresh and"),
     Mutant("a history is counted for ever", "life", "lib/ends", "count('hb', -history_bytes(job))", ""),
     Mutant("a usual ack counts a history for ever", "life", "ack", "if dropped > 0 then", "if false then"),
     Mutant("a usual ack forgets the history", "life", "ack", "100, reason, deliveries", "100, 0, deliveries"),

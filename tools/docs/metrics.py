@@ -22,8 +22,8 @@ server: if one of its processes dies, they keep what it had counted, and only th
 with `process_` or `python_` lose its share. Metrics from the store are missing until the store has
 answered once.
 
-- `namespace`, `topic`: at most {MAX_TOPICS} topics have series of their own; the others are counted
-  together under the name `other`.
+- `namespace`, `topic`: at most {MAX_TOPICS} topics have series of their own, over all processes; the
+  others are counted together under the name `other`.
 - `route`: the name of a route, never a path. All unknown paths share one name, and so do all
   unknown methods.
 """
@@ -38,6 +38,7 @@ _MISSING = """
 - Repairs: nothing sweeps over jobs to mend them. `dueline fsck` finds what is wrong.
 - Traces of single observations (exemplars): spans carry the ids of jobs and topics instead
   ([tracing](tracing.md)).
+- Native histograms: the text formats that a scrape gets have none.
 - More histograms per topic: each one adds 18 lines per topic, and the buckets of a single one can
   be half of a large page.
 """

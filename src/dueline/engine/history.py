@@ -1,7 +1,8 @@
 """The history of a job: what happened to it, oldest first. No I/O.
 
 A store keeps at most ten `Past` entries with a job: deliveries, releases, lost leases, edits and revivals. When the job
-was sent, its last edit before the first delivery and its end follow from the job itself, so they take no space.
+was sent and its end follow from the job itself, so they take no space. So does the last edit before the first delivery
+if there is no entry for it: of a merge group, and where the budget has no room.
 
 The bytes of all histories of a partition have a budget (`Limits.max_history_bytes`). An entry that no longer fits is
 counted (`Stats.history_dropped`) and not kept. The history ends with its job, and so do its bytes.
@@ -91,7 +92,7 @@ def bytes_of(past: Sequence[Past]) -> int:
 
 def history_of(job: Job, past: Sequence[Past], edited_at_ms: int | None) -> History:
     """The history of a job as it is now, from what the store kept. `edited_at_ms`: its last edit before its first
-    delivery."""
+    entry."""
     entries = [HistoryEntry(job.created_at_ms, "sent")]
     if edited_at_ms is not None:
         entries.append(HistoryEntry(edited_at_ms, What.EDITED.name.lower()))

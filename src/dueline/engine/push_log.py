@@ -10,6 +10,8 @@ from typing import Protocol
 
 import msgspec
 
+from ..redaction import redacted
+
 
 class Attempt(msgspec.Struct, frozen=True):
     """One call of a push target, as logged. `status` 0: no response. `excerpt`: the first 1 KiB of the response, for
@@ -23,6 +25,12 @@ class Attempt(msgspec.Struct, frozen=True):
     ok: bool
     error: str | None = None
     excerpt: str | None = None
+
+
+def masked(text: str | None) -> str | None:
+    """An error or excerpt without secrets: a target may repeat what it was sent, and everybody may read the log who may
+    read the topic."""
+    return text and redacted(text)
 
 
 class TargetState(msgspec.Struct, frozen=True):

@@ -11,10 +11,12 @@ Each process lists its samples. The process that is scraped merges the lists of 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 
 import msgspec
+
+Labels = tuple[str, ...]
 
 
 class Kind(StrEnum):
@@ -117,14 +119,25 @@ def merge(snapshots: Iterable[Iterable[Samples]]) -> list[Samples]:
     found: dict[str, Samples] = {}
     for snapshot in snapshots:
         for samples in snapshot:
-            into = found.setdefault(samples.metric.name, Samples(samples.metric))
-            for labels, value in samples.numbers.items():
-                into.numbers[labels] = _join(samples.metric.merge, into.numbers.get(labels), value)
-            for labels, buckets in samples.buckets.items():
-                old = into.buckets.setdefault(labels, Buckets([0] * len(buckets.counts)))
-                old.counts = [a + b for a, b in zip(old.counts, buckets.counts, strict=True)]
-                old.total += buckets.total
+            _add(found.setdefault(samples.metric.name, Samples(samples.metric)), samples, lambda labels: labels)
     return list(found.values())
+
+
+def renamed(samples: Samples, rename: Callable[[Labels], Labels]) -> Samples:
+    """The samples under other label values. Those that get the same ones are merged."""
+    into = Samples(samples.metric)
+    _add(into, samples, rename)
+    return into
+
+
+def _add(into: Samples, samples: Samples, rename: Callable[[Labels], Labels]) -> None:
+    for labels, value in samples.numbers.items():
+        name = rename(labels)
+        into.numbers[name] = _join(samples.metric.merge, into.numbers.get(name), value)
+    for labels, buckets in samples.buckets.items():
+        old = into.buckets.setdefault(rename(labels), Buckets([0] * len(buckets.counts)))
+        old.counts = [a + b for a, b in zip(old.counts, buckets.counts, strict=True)]
+        old.total += buckets.total
 
 
 def _join(how: Merge, old: float | None, new: float) -> float:

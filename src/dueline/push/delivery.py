@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from ..engine.engine import Engine
 from ..engine.job import LeasedJob, Reason
-from ..engine.push_log import Attempt
+from ..engine.push_log import Attempt, masked
 from ..engine.push_target import PushTopic
 from ..engine.store import Ref, Release
 from .call import Call, CallFailed
@@ -97,6 +97,8 @@ class Delivery:
             verdict = self._courier.judge(self._pushing, answer, now_ms())
             status, duration_ms, excerpt = answer.status, answer.duration_ms, answer.excerpt
         done = verdict.outcome is Outcome.DONE
+        if verdict.error is not None:
+            verdict = replace(verdict, error=masked(verdict.error))
         attempt = Attempt(
             self._job.id,
             self._job.attempt,
@@ -106,7 +108,7 @@ class Delivery:
             # For the breaker: a target that refuses a job for good is healthy.
             ok=verdict.outcome in (Outcome.DONE, Outcome.DEAD),
             error=None if done else verdict.error,
-            excerpt=None if done or not excerpt else excerpt,
+            excerpt=None if done or not excerpt else masked(excerpt),
         )
         self._report(attempt, failure)
         return verdict, status

@@ -31,7 +31,7 @@ from ..engine.token_cache import TokenCache
 from ..engine.tokens import LEASE_S
 from ..event_log import EventLog
 from ..metrics import table
-from ..metrics.metric import Samples, merge
+from ..metrics.metric import Samples
 from ..runtime.access import StoreAccess
 from ..runtime.facts import store_words
 from ..runtime.locations import StoreLocation
@@ -391,7 +391,7 @@ class App:
         return page, content_type
 
     async def _merged(self) -> list[Samples]:
-        return merge(await self._siblings.all())
+        return await self._siblings.page()
 
     def _asks_store(self) -> bool:
         return self.health.phase is not Phase.STARTING and self.health.up

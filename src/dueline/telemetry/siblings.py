@@ -20,7 +20,9 @@ from pathlib import Path
 
 import msgspec
 
+from ..engine.metrics import MAX_TOPICS
 from ..metrics.metric import Kind, Samples, merge
+from .topic_places import TopicPlaces
 
 ANSWER_S = 1.0
 KEEP_S = 1.0  # a killed worker loses at most the counts of this time, and none that a scrape has shown
@@ -39,7 +41,7 @@ _decode = msgspec.msgpack.Decoder(Report).decode
 
 class Siblings:
     """`folder` None: there are no siblings. `snapshot` returns the samples of this process. `counts`: those that must
-    outlive it; gauges among them are left out. `pid` is for tests."""
+    outlive it; gauges among them are left out. `pid` and `most_topics` are for tests."""
 
     def __init__(
         self,
@@ -48,12 +50,14 @@ class Siblings:
         snapshot: Callable[[], list[Samples]],
         counts: Callable[[], list[Samples]],
         pid: int | None = None,
+        most_topics: int = MAX_TOPICS,
     ) -> None:
         self._folder = folder
         self._slot = f"worker-{index}-"
         self._own = f"{self._slot}{os.getpid() if pid is None else pid}"
         self._snapshot = snapshot
         self._counts = counts
+        self._places = TopicPlaces(folder, most_topics)
         self._inherited = Report([], [])
         self._kept = b""
         self._server: asyncio.Server | None = None
@@ -64,7 +68,7 @@ class Siblings:
             return
         earlier = [path.stem for path in sorted(self._folder.glob(f"{self._slot}*.counts")) if path.stem != self._own]
         counts = _without_inherited({stem: self._last(stem) for stem in earlier})
-        self._inherited = Report(earlier, merge(counts))
+        self._inherited = Report(earlier, self._places.fold(merge(counts), whole=False))
         self._keep_on()
         for stem in earlier:
             for path in (self._path(stem, "sock"), self._path(stem, "counts")):
@@ -91,6 +95,10 @@ class Siblings:
         others = sorted({path.stem for path in self._folder.glob("worker-*-*.*")} - {self._own})
         answers = await asyncio.gather(*map(self._ask, others))
         return _without_inherited({self._own: own, **dict(zip(others, answers, strict=True))})
+
+    async def page(self) -> list[Samples]:
+        """The samples of the whole server, with a bounded number of topics."""
+        return self._places.fold(merge(await self.all()), whole=True)
 
     def _report(self) -> Report:
         """What this process shows now. Its counts are on disk when this returns."""

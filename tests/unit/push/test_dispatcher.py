@@ -46,6 +46,24 @@ async def test_the_payment_ladder_is_kept_to_the_second_and_its_end_is_dead(kit:
     assert {one.excerpt for one in await kit.log()} == {"down"}
 
 
+async def test_secrets_that_a_target_repeats_are_not_stored(kit: PushKit) -> None:
+    await kit.push_to(retry=PAYMENT)
+    kit.target.replies[None] = [
+        answer(500, '{"Authorization": "Token hunter2hunter2", "key": "whsec_aHVudGVyMg=="}'),
+        CallFailed("connect", "no connection to http://user:hunter2@host/", 3),
+        answer(400, dueline_abort="Bearer hunter2hunter2 is wrong"),
+    ]
+    await kit.send("j")
+    await kit.advance(HOUR)
+    job, log = await kit.job("j"), await kit.log()
+    assert [(one.error, one.excerpt) for one in log] == [
+        ("answered 500", '{"Authorization": "***", "key": "whsec_***"}'),
+        ("no connection to http://***@host/", None),
+        ("answered 400, Dueline-Abort: Bearer *** is wrong", None),
+    ]
+    assert job.last_error == log[-1].error
+
+
 async def test_a_target_that_comes_back_gets_the_job_at_the_next_rung(kit: PushKit) -> None:
     await kit.push_to(retry=PAYMENT)
     kit.target.replies[None] = [CallFailed("connect", "cannot connect"), answer(503), answer(204)]

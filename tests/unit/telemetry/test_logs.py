@@ -55,6 +55,8 @@ def test_secrets_are_taken_out_by_name_and_by_look(out: io.StringIO) -> None:
         f"cannot reach redis://:{CANARY}@host:6379/0", url=f"rediss://user:{CANARY}@host", many=[f"Bearer {CANARY}"]
     )
     log.info(f"token dl_abc_{CANARY}{'x' * 30}")
+    log.info(f'sent {{"Authorization": "Token {CANARY}", "Cookie": "a={CANARY}; b=1"}}', headers=f"X-Api-Key: {CANARY}")
+    log.info("answered " + json.dumps(f'{{"authorization": "Digest {CANARY}"}}'))
     logging.getLogger("other").error("failed: redis://u:%s@host", CANARY)
     try:
         raise ValueError(f"redis://:{CANARY}@host")
@@ -62,7 +64,7 @@ def test_secrets_are_taken_out_by_name_and_by_look(out: io.StringIO) -> None:
         log.exception("broken")
     written = out.getvalue()
     assert CANARY not in written
-    assert len(written.splitlines()) == 5
+    assert len(written.splitlines()) == 7
     assert "redis://***@host:6379/0" in written
 
 

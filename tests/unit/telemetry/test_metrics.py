@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from dueline.engine.commands import TopicView
 from dueline.engine.job import BodyKind, LeasedJob
-from dueline.engine.metrics import EngineMetrics
+from dueline.engine.metrics import OTHER, EngineMetrics
 from dueline.engine.policy import TopicPolicy
 from dueline.metrics import table
 from dueline.metrics.metric import Buckets, Kind, Merge, Metric, Samples, merge
@@ -18,6 +18,7 @@ from dueline.telemetry.call_metrics import CallMetrics, HttpMetrics
 from dueline.telemetry.exposition import SampleCollector, exposition
 from dueline.telemetry.samples import of_engine, of_process, of_topics
 from dueline.telemetry.siblings import Siblings
+from dueline.telemetry.topic_places import TopicPlaces
 
 SENDS = Metric("sends_total", Kind.COUNTER, "Sends.", ("topic",))
 UP = Metric("up", Kind.GAUGE, "Up.")
@@ -198,6 +199,57 @@ async def test_the_counts_of_a_killed_process_stay_and_its_successor_inherits_th
     for one in (first, fourth):
         await one.siblings.stop()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["worker-0-100.counts", "worker-1-103.counts"]
+
+
+async def test_processes_and_their_successors_share_the_places_of_topics(tmp_path: Path) -> None:
+    def process(index: int, pid: int, *topics: str) -> Siblings:
+        def snapshot() -> list[Samples]:
+            keys = [("ns", topic) for topic in topics]
+            return [
+                table.JOBS_SENT.samples({(*key, "created"): 1 for key in (*keys, OTHER)}),
+                Samples(table.DELIVERY_LATENESS, buckets={key: Buckets([1] + [0] * 15, 0.5) for key in keys}),
+            ]
+
+        return Siblings(tmp_path, index, snapshot, snapshot, pid, most_topics=3)
+
+    async def scraped(siblings: Siblings) -> list[dict[str, float]]:
+        """By topic: sends, and deliveries."""
+        sent, late = await siblings.page()
+        delivered: dict[str, float] = {labels[1]: sum(one.counts) for labels, one in late.buckets.items()}
+        return [{labels[1]: number for labels, number in sent.numbers.items()}, delivered]
+
+    first, second = process(0, 100, "d", "e"), process(1, 101, "e", "f")
+    await first.start()
+    await second.start()
+    for one in (first, second):
+        assert await scraped(one) == [{"d": 1, "e": 2, "f": 1, "other": 2}, {"d": 1, "e": 2, "f": 1}]
+    await second.stop()
+    third = process(1, 102, "a", "b")
+    await third.start()
+    for one in (first, third):
+        assert await scraped(one) == [{"d": 1, "e": 2, "f": 1, "other": 5}, {"d": 1, "e": 2, "f": 1, "other": 2}]
+    await third.stop()
+    (tmp_path / "worker-1-102.counts").unlink()
+    assert await scraped(first) == [{"d": 1, "e": 1, "other": 1}, {"d": 1, "e": 1}]
+    fourth = process(1, 103, "a", "b")
+    await fourth.start()
+    expected = [{"a": 1, "d": 1, "e": 1, "other": 3}, {"a": 1, "d": 1, "e": 1, "other": 1}]
+    assert [await scraped(one) for one in (first, fourth)] == [expected] * 2
+    await first.stop()
+    await fourth.stop()
+
+
+def test_a_topic_that_was_only_inherited_has_a_place_too(tmp_path: Path) -> None:
+    def folded(*topics: str, whole: bool) -> list[str]:
+        [page] = TopicPlaces(tmp_path, 2).fold(
+            [table.JOBS_ACKED.samples({("ns", one): 1 for one in topics})], whole=whole
+        )
+        return sorted(topic for _, topic in page.numbers)
+
+    assert folded("c", "d", whole=False) == ["c", "d"]
+    assert folded("a", "b", "c", "d", whole=True) == ["c", "d", "other"]
+    assert folded("a", "c", whole=True) == ["a", "c"]
+    assert folded("b", "d", "c", whole=False) == ["c", "other"]
 
 
 async def test_a_server_without_workers_has_no_siblings() -> None:

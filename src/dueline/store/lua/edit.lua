@@ -101,6 +101,11 @@ for i, job in ipairs(jobs) do
     if text then
       number, inline = 0, text
     end
+    remember_lost(job)
+    if not job.fresh or job.flags % 4 < 3 then -- an open group has no run
+      remember(job, EDITED, start, 0, due)
+    end
+    job.fresh = job.fresh and not job.past
     if job.fresh then
       job.edited = start
     end
@@ -113,8 +118,6 @@ for i, job in ipairs(jobs) do
       .. (body_kind >= 0 and body or string.sub(job.raw, job.body_at)))
     collect('zs', int(time), member(seq, job.id))
     if not job.fresh then
-      remember_lost(job)
-      remember(job, EDITED, start, 0, due)
       job.time, job.due, job.exp, job.changed, job.token = time, due, expires, start, NO_TOKEN
       collect('hr', job.id, run_text(job, 'W'))
       if job.deliveries > job.uncounted then

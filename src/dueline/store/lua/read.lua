@@ -6,7 +6,7 @@
 --        blob     the ids
 -- RETURN status now 0 0 numbers blob                (lib/show; an unknown id has the number 0,
 --        an id that is used in another topic has 7 and the size of the topic's name; with the history, last: when the
---        job was last edited before its first delivery or 0, size of the entries (lib/history), behind the rest of blob)
+--        job was last edited before its first entry or 0, size of the entries (lib/history), behind the rest of blob)
 -- BOUND  n <= 500
 local FIELDS = {}
 -- include time

@@ -40,9 +40,10 @@ def edited(change: Change, item: Edit) -> Outcome:
         record.number = number
         record.updated_at_ms = change.now_ms
         record.drop_lease()
-    if record.started:
+    if record.started or record.group is None:
         remember(change, record, What.EDITED, due_at_ms=record.due_at_ms)
-    else:
+    record.started = record.started or bool(record.past)
+    if not record.started:
         record.edited_at_ms = change.now_ms
     change.touched.append(record)
     return Outcome(Code.OK, record.due_at_ms, version=number)

@@ -322,7 +322,8 @@ class ValkeyStore:
         return await self._joined("edit", partition, 0, self._edit).call(items)
 
     async def _edit(self, partition: Partition, items: list[Edit], variant: int, slot: str) -> list[Outcome]:
-        n, _ = await self._openings.change("edit", partition, *requests.edits(items, self._history_bytes), slot)
+        encoded = requests.edits(items, history_budget(self._history_bytes, partition))
+        n, _ = await self._openings.change("edit", partition, *encoded, slot)
         return [Outcome(codec.CODES[n[i]], n[i + 1], version=n[i + 2]) for i in range(0, len(n), 3)]
 
     async def read(self, partition: Partition, ids: Sequence[str], body: bool = True) -> list[Job | None]:

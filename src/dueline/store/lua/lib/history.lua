@@ -3,7 +3,7 @@
 -- entry  tail size:1 what:1 at:6 attempt:3 | [due:6] [sized name of the consumer] error
 --        what: one of the numbers below, + 16 due, + 32 name
 -- m      hb: the bytes of all histories (history_bytes)   hd: how many entries did not fit
--- Not here: when the job was sent, its last edit before its first delivery, and its end. The record and the run tell these.
+-- Not here: when the job was sent, its last edit before it had a run (edit.lua), and its end. Record and run tell these.
 local DELIVERED, RELEASED, LOST, EDITED, DIED, REVIVED = 1, 2, 3, 4, 5, 9 -- DIED + reason - 1
 local MOST_ENTRIES, MOST_ERROR = 10, 200
 

@@ -58,7 +58,7 @@ local function read_whole(job, raw)
   end
 end
 
--- A job that was never pulled has no run; its state follows from its entry in the schedule.
+-- A job that was neither pulled nor edited has no run; its state follows from its entry in the schedule.
 local function started(job, score)
   if score then
     score = tonumber(score)

@@ -1,5 +1,5 @@
 -- record: the stored form of a job. `j` is written only by send, edit, replace and revive. Everything that changes
--- during deliveries is in a second, small value `r` (the run), which exists from the first pull or the end on.
+-- during deliveries is in a second, small value `r` (the run), which exists from the first pull, the first edit or the end on.
 --
 -- j[id]  flags policy seq:5 created:6 crc:4 fingerprint:8 | [policy bytes] [topic] [ttl:6] [edited:6] [headers] [tags] body
 --        flags: 0-1 body kind, 4 ttl, 8 headers, 16 tags, 32 edited, 64 policy inline, 128 topic (namespaces with `namespace_ids`)
