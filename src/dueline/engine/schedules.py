@@ -167,8 +167,10 @@ class Schedules:
     async def preview(self, namespace: str, name: str, schedule: Schedule, count: int) -> list[int]:
         """The next occurrences that a `put` of this schedule would give. Refuses what `put` refuses; stores nothing."""
         check_schedule_name(namespace, name)
+        occurrences = Occurrences.of(schedule)
+        occurrences.check()
         await self._check(namespace, name, schedule)
-        return Occurrences.of(schedule).between(self._store.now_ms(), LAST_MS, count)
+        return occurrences.between(self._store.now_ms(), LAST_MS, count)
 
     # -- reading
 
