@@ -103,6 +103,14 @@ def test_the_next_occurrences_are_one_line_each() -> None:
     assert lines == "1800000000000\n1800000060000\n"
 
 
+def test_a_dry_run_shows_the_occurrences_and_stores_nothing() -> None:
+    with ScriptedServer([answer(200, b'{"next":[1800000000000,1800000060000]}')]) as server:
+        done = run("schedules", "put", "s", "t", "--every", "1m", "--dry-run", "-o", "jsonl", url=server.url)
+    assert (done.exit_code, done.stdout) == (0, "1800000000000\n1800000060000\n")
+    assert [request.split(b" HTTP")[0] for request in server.requests] == [b"POST /v1/schedules/s/next"]
+    assert sent_body(server) == {"topic": "t", "every": "1m", "job": {"body": None}}
+
+
 def test_a_deletion_is_refused_where_nobody_can_be_asked() -> None:
     with ScriptedServer([answer(200, b'{"name":"s","result":"deleted"}')]) as server:
         assert run("schedules", "delete", "s", url=server.url).exit_code != 0

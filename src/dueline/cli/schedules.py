@@ -51,6 +51,7 @@ PUT_EXAMPLES = (
     "dueline schedules put daily-report reports '{\"kind\": \"daily\"}' --cron '0 9 * * MON-FRI' --tz Europe/Madrid",
     "dueline schedules put month-end reports --cron '0 18 L * *' --overlap skip",
     "dueline schedules put poll feeds --every 15m --jitter 30s --misfire skip",
+    "dueline schedules put month-end reports --cron '0 18 L * *' --dry-run",
 )
 
 
@@ -93,6 +94,9 @@ def put(
     lease: LeaseTime = None,
     max_attempts: MaxAttempts = None,
     body_as: BodyType = BodyAs.AUTO,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Store nothing; show the next ten occurrences that it would have.")
+    ] = False,
 ) -> None:
     """Create a schedule, or replace it as a whole: each occurrence becomes one job in TOPIC.
 
@@ -119,7 +123,10 @@ def put(
         paused=paused or None,
         version=version,
     )
-    _show(session, session.call(calls.put_schedule(name, request)))
+    if dry_run:
+        _show_next(session, session.call(calls.preview_schedule(name, request)))
+    else:
+        _show(session, session.call(calls.put_schedule(name, request)))
 
 
 RUN_EXAMPLES = ("dueline schedules run daily-report",)
@@ -171,7 +178,10 @@ def next_occurrences(
     count: Annotated[int, typer.Option("--count", "-n", min=1, max=100, help="How many.")] = 10,
 ) -> None:
     """Show the next occurrences of a schedule, in this machine's time zone."""
-    answer = session.call(calls.next_occurrences(name, count))
+    _show_next(session, session.call(calls.next_occurrences(name, count)))
+
+
+def _show_next(session: Session, answer: Answer[r.NextOccurrences]) -> None:
     made = tables.Listing("NEXT", "IN")
     for at_ms in answer.value.next:
         made.add(tables.moment(at_ms), _ago(at_ms))
