@@ -189,11 +189,12 @@ class ScheduleRunner:
             )
             loop.start()
 
-    async def fence(self, namespace: str, name: str, stored: StoredSchedule, version: int) -> int:
+    async def fence(self, namespace: str, name: str, stored: StoredSchedule, version: int) -> tuple[int, int]:
         """Write this version of a schedule to every partition to which an older version may still send, so that it no
-        longer can. Returns the newest version that any of these partitions has."""
+        longer can. Returns the newest version that any of these partitions has, and the time up to which older versions
+        have sent or skipped all occurrences."""
         fences = await self._fence_topics(namespace, name, stored, version)
-        return max((fence.version for fence in fences), default=version)
+        return max((fence.version for fence in fences), default=version), _last_ms(fences)
 
     # -- the loop
 
