@@ -143,7 +143,9 @@ class Turn:
     def failed(self, error: str) -> None:
         failures = self.progress.failures
         self.delay_ms = min(FIRST_BACK_OFF_MS * 2 ** min(failures, 10), LAST_BACK_OFF_MS)
-        self.progress = replace(self.progress, failures=failures + 1, error=cut_error(error))
+        self.progress = replace(
+            self.progress, failures=failures + 1, error=cut_error(error), failed_version=self.version
+        )
 
 
 class ScheduleRunner:

@@ -40,6 +40,7 @@ from .stored_schedule import (
     check_schedule_name,
     home_topic,
     item_of,
+    known_progress,
     occurrences_of,
     turn_at_ms,
     unpack,
@@ -99,9 +100,10 @@ class Schedules:
                 new = StoredSchedule(schedule, now_ms)
                 if job is not None and old is not None:
                     fenced = _fenced(old, progress, job.version, schedule.topic)
-                    new = replace(new, fenced=fenced, progress_from=job.version + 1 if is_new else old.progress_from)
-                if is_new:
-                    progress = Progress()
+                    from_version = job.version + 1
+                    progress_from = from_version if is_new else old.progress_from
+                    new = replace(new, fenced=fenced, progress_from=progress_from, errors_from=from_version)
+                    progress = known_progress(new, progress)
                 at_ms = turn_at_ms(schedule, _next_at_ms(new, progress))
                 written = await self._write(namespace, home, name, new, at_ms, 0 if job is None else job.version)
                 if written is not None:
