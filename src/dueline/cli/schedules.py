@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any, cast
 
 import typer
-from msgspec import Raw
+from msgspec import Raw, UnsetType
 from rich.table import Table
 from rich.text import Text
 
@@ -215,8 +216,19 @@ def _facts(one: r.Schedule) -> Table:
             "tags": " ".join(job.tags),
             "headers": " ".join(f"{name}={text}" for name, text in job.headers.items()),
             "body": _body(job),
+            "ttl": _limit(job.ttl_ms, tables.age),
+            "lease": tables.age(job.lease_ms) if isinstance(job.lease_ms, int) else None,
+            "attempts": _limit(job.max_attempts, str),
+            "retry": None if isinstance(job.retry, UnsetType) else job.retry,
         }
     )
+
+
+def _limit(value: int | UnsetType | None, text: Callable[[int], str]) -> str | None:
+    """A limit of the schedule's jobs. None: the policy of the topic applies."""
+    if isinstance(value, UnsetType):
+        return None
+    return "no limit" if value is None else text(value)
 
 
 def _body(job: r.JobTemplate) -> str:
