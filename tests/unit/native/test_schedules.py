@@ -268,6 +268,7 @@ def as_caller(api: Api, method: str, target: str, body: Any = None, grant: Grant
         ("POST", S + "/resume", None),
         ("PUT", S, {**HOURLY, "topic": "a-x"}),  # it would take the schedule away from its topic
         ("PUT", "/v1/schedules/new", HOURLY),
+        ("POST", "/v1/schedules/new/next", HOURLY),
     ],
 )
 def test_a_token_for_some_topics_neither_sees_nor_changes_schedules_of_others(
