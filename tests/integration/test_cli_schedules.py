@@ -10,7 +10,8 @@ from .test_cli import error, run, sent_body
 SCHEDULE = (
     b'{"name":"s","topic":"t","cron":"0 9 * * *","tz":"Europe/Madrid","every":null,"starts_at_ms":null,'
     b'"ends_at_ms":null,"jitter_ms":30000,"misfire":"latest","overlap":"skip","paused":false,"owner":"shop",'
-    b'"job":{"body":{"n": 1},"tags":["x"],"headers":{"K":"v"}},"version":7,"next_at_ms":1800000000000,'
+    b'"job":{"body":{"n": 1},"tags":["x"],"headers":{"K":"v"},'
+    b'"ttl_ms":60000,"max_attempts":null,"retry":{"ladder":["10s"]}},"version":7,"next_at_ms":1800000000000,'
     b'"last_at_ms":1799913600000,"last_job":"s@1799913600000","last_error":null,"missed_count":2}'
 )
 EVERY = (
@@ -33,6 +34,10 @@ def test_a_schedule_is_shown_for_people_and_for_programs() -> None:
     assert lines["missed"] == "missed 2"
     assert lines["last job"] == "last job s@1799913600000"
     assert lines["body"] == 'body {"n": 1}'
+    assert lines["ttl"] == "ttl 1m"
+    assert lines["attempts"] == "attempts no limit"
+    assert lines["retry"] == 'retry {"ladder":["10s"]}'
+    assert "lease" not in lines
 
 
 def test_schedules_are_listed_with_one_line_each() -> None:
@@ -101,6 +106,14 @@ def test_the_next_occurrences_are_one_line_each() -> None:
         lines = run("schedules", "next", "s", "-o", "jsonl", url=server.url).stdout
     assert server.requests[0].startswith(b"GET /v1/schedules/s/next?count=2 ")
     assert lines == "1800000000000\n1800000060000\n"
+
+
+def test_a_dry_run_shows_the_occurrences_and_stores_nothing() -> None:
+    with ScriptedServer([answer(200, b'{"next":[1800000000000,1800000060000]}')]) as server:
+        done = run("schedules", "put", "s", "t", "--every", "1m", "--dry-run", "-o", "jsonl", url=server.url)
+    assert (done.exit_code, done.stdout) == (0, "1800000000000\n1800000060000\n")
+    assert [request.split(b" HTTP")[0] for request in server.requests] == [b"POST /v1/schedules/s/next"]
+    assert sent_body(server) == {"topic": "t", "every": "1m", "job": {"body": None}}
 
 
 def test_a_deletion_is_refused_where_nobody_can_be_asked() -> None:

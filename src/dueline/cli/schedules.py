@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any, cast
 
 import typer
-from msgspec import Raw
+from msgspec import Raw, UnsetType
 from rich.table import Table
 from rich.text import Text
 
@@ -51,6 +52,7 @@ PUT_EXAMPLES = (
     "dueline schedules put daily-report reports '{\"kind\": \"daily\"}' --cron '0 9 * * MON-FRI' --tz Europe/Madrid",
     "dueline schedules put month-end reports --cron '0 18 L * *' --overlap skip",
     "dueline schedules put poll feeds --every 15m --jitter 30s --misfire skip",
+    "dueline schedules put month-end reports --cron '0 18 L * *' --dry-run",
 )
 
 
@@ -93,6 +95,9 @@ def put(
     lease: LeaseTime = None,
     max_attempts: MaxAttempts = None,
     body_as: BodyType = BodyAs.AUTO,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Store nothing; show the next ten occurrences that it would have.")
+    ] = False,
 ) -> None:
     """Create a schedule, or replace it as a whole: each occurrence becomes one job in TOPIC.
 
@@ -119,7 +124,10 @@ def put(
         paused=paused or None,
         version=version,
     )
-    _show(session, session.call(calls.put_schedule(name, request)))
+    if dry_run:
+        _show_next(session, session.call(calls.preview_schedule(name, request)))
+    else:
+        _show(session, session.call(calls.put_schedule(name, request)))
 
 
 RUN_EXAMPLES = ("dueline schedules run daily-report",)
@@ -171,7 +179,10 @@ def next_occurrences(
     count: Annotated[int, typer.Option("--count", "-n", min=1, max=100, help="How many.")] = 10,
 ) -> None:
     """Show the next occurrences of a schedule, in this machine's time zone."""
-    answer = session.call(calls.next_occurrences(name, count))
+    _show_next(session, session.call(calls.next_occurrences(name, count)))
+
+
+def _show_next(session: Session, answer: Answer[r.NextOccurrences]) -> None:
     made = tables.Listing("NEXT", "IN")
     for at_ms in answer.value.next:
         made.add(tables.moment(at_ms), _ago(at_ms))
@@ -205,8 +216,19 @@ def _facts(one: r.Schedule) -> Table:
             "tags": " ".join(job.tags),
             "headers": " ".join(f"{name}={text}" for name, text in job.headers.items()),
             "body": _body(job),
+            "ttl": _limit(job.ttl_ms, tables.age),
+            "lease": tables.age(job.lease_ms) if isinstance(job.lease_ms, int) else None,
+            "attempts": _limit(job.max_attempts, str),
+            "retry": None if isinstance(job.retry, UnsetType) else job.retry,
         }
     )
+
+
+def _limit(value: int | UnsetType | None, text: Callable[[int], str]) -> str | None:
+    """A limit of the schedule's jobs. None: the policy of the topic applies."""
+    if isinstance(value, UnsetType):
+        return None
+    return "no limit" if value is None else text(value)
 
 
 def _body(job: r.JobTemplate) -> str:

@@ -143,7 +143,9 @@ class Turn:
     def failed(self, error: str) -> None:
         failures = self.progress.failures
         self.delay_ms = min(FIRST_BACK_OFF_MS * 2 ** min(failures, 10), LAST_BACK_OFF_MS)
-        self.progress = replace(self.progress, failures=failures + 1, error=cut_error(error))
+        self.progress = replace(
+            self.progress, failures=failures + 1, error=cut_error(error), failed_version=self.version
+        )
 
 
 class ScheduleRunner:
@@ -189,11 +191,12 @@ class ScheduleRunner:
             )
             loop.start()
 
-    async def fence(self, namespace: str, name: str, stored: StoredSchedule, version: int) -> int:
+    async def fence(self, namespace: str, name: str, stored: StoredSchedule, version: int) -> tuple[int, int]:
         """Write this version of a schedule to every partition to which an older version may still send, so that it no
-        longer can. Returns the newest version that any of these partitions has."""
+        longer can. Returns the newest version that any of these partitions has, and the time up to which older versions
+        have sent or skipped all occurrences."""
         fences = await self._fence_topics(namespace, name, stored, version)
-        return max((fence.version for fence in fences), default=version)
+        return max((fence.version for fence in fences), default=version), _last_ms(fences)
 
     # -- the loop
 

@@ -40,6 +40,7 @@ from .stored_schedule import (
     check_schedule_name,
     home_topic,
     item_of,
+    known_progress,
     occurrences_of,
     turn_at_ms,
     unpack,
@@ -99,13 +100,14 @@ class Schedules:
                 new = StoredSchedule(schedule, now_ms)
                 if job is not None and old is not None:
                     fenced = _fenced(old, progress, job.version, schedule.topic)
-                    new = replace(new, fenced=fenced, progress_from=job.version + 1 if is_new else old.progress_from)
-                if is_new:
-                    progress = Progress()
+                    from_version = job.version + 1
+                    progress_from = from_version if is_new else old.progress_from
+                    new = replace(new, fenced=fenced, progress_from=progress_from, errors_from=from_version)
+                    progress = known_progress(new, progress)
                 at_ms = turn_at_ms(schedule, _next_at_ms(new, progress))
                 written = await self._write(namespace, home, name, new, at_ms, 0 if job is None else job.version)
                 if written is not None:
-                    return _view(name, written, new, progress), is_new
+                    return _view(name, written[0], new, progress, written[1]), is_new
         raise Conflict(CHANGED)
 
     async def get(self, namespace: str, name: str) -> ScheduleView:
@@ -167,8 +169,10 @@ class Schedules:
     async def preview(self, namespace: str, name: str, schedule: Schedule, count: int) -> list[int]:
         """The next occurrences that a `put` of this schedule would give. Refuses what `put` refuses; stores nothing."""
         check_schedule_name(namespace, name)
+        occurrences = Occurrences.of(schedule)
+        occurrences.check()
         await self._check(namespace, name, schedule)
-        return Occurrences.of(schedule).between(self._store.now_ms(), LAST_MS, count)
+        return occurrences.between(self._store.now_ms(), LAST_MS, count)
 
     # -- reading
 
@@ -228,7 +232,7 @@ class Schedules:
                 at_ms = now_ms if new.deleted else turn_at_ms(new.schedule, _next_at_ms(new, progress))
                 written = await self._write(namespace, home, name, new, at_ms, job.version)
                 if written is not None:
-                    return _view(name, written, new, progress)
+                    return _view(name, written[0], new, progress, written[1])
         raise Conflict(CHANGED)
 
     def _alone(self, namespace: str, name: str) -> asyncio.Lock:
@@ -238,20 +242,25 @@ class Schedules:
 
     async def _write(
         self, namespace: str, home: Topic, name: str, new: StoredSchedule, at_ms: int, replaces: int
-    ) -> int | None:
-        """Replace the schedule's job and write its fences. Returns its version; None: it was changed in between.
+    ) -> tuple[int, int] | None:
+        """Replace the schedule's job and write its fences. Returns its version, and the time after which its
+        occurrences begin, as the fences say; None: it was changed in between.
 
         A partition may know a newer version than the store gives, if the store has lost it. Then the schedule is
         written again, until its version is the newest."""
         version = await self._replace(home, name, new, at_ms, replaces)
+        if version is None:
+            return None
+        decided_ms = 0
         for _ in range(TRIES):
-            if version is None or await self._runner.fence(namespace, name, new, version) <= version:
+            newest, decided_ms = await self._runner.fence(namespace, name, new, version)
+            if newest <= version:
                 break
             again = await self._replace(home, name, new, at_ms, version)
             if again is None:
                 break  # changed in between: the other change is the newest
             version = again
-        return version
+        return version, decided_ms
 
     async def _replace(self, home: Topic, name: str, new: StoredSchedule, at_ms: int, replaces: int) -> int | None:
         item = item_of(name, new, at_ms, replaces)
@@ -268,12 +277,13 @@ def _read(job: Job) -> tuple[Job, StoredSchedule, Progress]:
     return job, stored, unpack_progress(stored, job.progress)
 
 
-def _view(name: str, version: int, stored: StoredSchedule, progress: Progress) -> ScheduleView:
+def _view(name: str, version: int, stored: StoredSchedule, progress: Progress, decided_ms: int = 0) -> ScheduleView:
+    """`decided_ms`: up to here every occurrence was sent or skipped, even if the progress does not say so yet."""
     return ScheduleView(
         name=name,
         version=version,
         schedule=stored.schedule,
-        next_at_ms=_next_at_ms(stored, progress),
+        next_at_ms=_next_at_ms(stored, progress, decided_ms),
         last_at_ms=progress.last_at_ms,
         last_job=progress.last_job,
         last_error=progress.error,
@@ -281,8 +291,8 @@ def _view(name: str, version: int, stored: StoredSchedule, progress: Progress) -
     )
 
 
-def _next_at_ms(stored: StoredSchedule, progress: Progress) -> int | None:
-    schedule, after_ms = stored.schedule, max(stored.from_ms, progress.decided_at_ms)
+def _next_at_ms(stored: StoredSchedule, progress: Progress, decided_ms: int = 0) -> int | None:
+    schedule, after_ms = stored.schedule, max(stored.from_ms, progress.decided_at_ms, decided_ms)
     try:
         return None if schedule.paused else occurrences_of(schedule).after(after_ms)
     except BadRequest:  # this server does not know its zone, for example: `last_error` says so

@@ -34,20 +34,22 @@ MAX_NAME_BYTES = MAX_ID_BYTES - len("@run-") - 15  # an occurrence's id has the 
 class StoredSchedule(msgspec.Struct, frozen=True):
     """`from_ms`: every occurrence is later. `missed_until_ms`: occurrences up to this time count as missed, because the
     schedule was paused. `fenced`: the topics to fence before the first send of this version. `progress_from`: progress
-    of older versions is ignored. `deleted`: only the fences are left to be written."""
+    of older versions is ignored. `errors_from`: errors of older versions are. `deleted`: only the fences are left to be
+    written."""
 
     schedule: Schedule
     from_ms: int
     missed_until_ms: int = 0
     fenced: tuple[str, ...] = ()
     progress_from: int = 0
+    errors_from: int = 0
     deleted: bool = False
 
 
 class Progress(msgspec.Struct, frozen=True, array_like=True):
     """What became of the occurrences. `version`: of the schedule that wrote this. `decided_at_ms`: every occurrence up
     to here was sent or skipped; up to LEAD_MS ahead of the clock. `last_...`: the last one that was sent. `missed`: how
-    many never became a job. `failures`: tries of the current one."""
+    many never became a job. `failures`: tries of the current one, of which the last was by `failed_version`."""
 
     version: int = 0
     decided_at_ms: int = 0
@@ -57,6 +59,7 @@ class Progress(msgspec.Struct, frozen=True, array_like=True):
     missed: int = 0
     failures: int = 0
     error: str | None = None
+    failed_version: int = 0
 
 
 class _Job(StoredRetry, frozen=True, omit_defaults=True):
@@ -86,6 +89,7 @@ class _Body(msgspec.Struct, frozen=True, omit_defaults=True):
     missed_until_ms: int = 0
     fenced: tuple[str, ...] = ()
     progress_from: int = 0
+    errors_from: int = 0
     deleted: bool = False
 
 
@@ -123,9 +127,17 @@ def pack_progress(progress: Progress) -> bytes:
 
 
 def unpack_progress(stored: StoredSchedule, packed: bytes) -> Progress:
-    """The progress of a schedule; none if it was left by a deleted one of the same name."""
-    progress = _progress(packed) if packed else Progress()
-    return progress if progress.version >= stored.progress_from else Progress()
+    return known_progress(stored, _progress(packed) if packed else Progress())
+
+
+def known_progress(stored: StoredSchedule, progress: Progress) -> Progress:
+    """What a schedule takes over of its progress: nothing that a deleted one of the same name has left, and no error of
+    one that was replaced since."""
+    if progress.version < stored.progress_from:
+        return Progress()
+    if progress.failed_version < stored.errors_from:
+        return replace(progress, error=None)
+    return progress
 
 
 def item_of(name: str, stored: StoredSchedule, at_ms: int, replaces: int) -> SendItem:

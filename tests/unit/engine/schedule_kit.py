@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -64,10 +64,10 @@ class BlockingStore(MemoryStore):
 class ScheduleKit:
     """`engine` is the newest server. Times are counted from the start, in seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, store: Callable[[VirtualClock], BlockingStore] = BlockingStore) -> None:
         self.clock = VirtualClock(START_MS)
         self.timer = VirtualTimer(self.clock)
-        self.memory = BlockingStore(self.clock)
+        self.memory = store(self.clock)
         self.servers: list[tuple[CutStore, Engine]] = []
 
     async def serve(self, at: int = 0, *, done: bool = False, limits: Limits = Limits()) -> Engine:

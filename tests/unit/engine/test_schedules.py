@@ -294,6 +294,25 @@ async def test_a_refused_send_is_shown_and_tried_again(kit: ScheduleKit) -> None
     assert (await kit.get("a")).last_error is None
 
 
+async def test_an_error_is_shown_until_the_schedule_is_written_again(kit: ScheduleKit) -> None:
+    """The occurrence that failed belongs to the old one, and the next one may come in a month."""
+    quota = _Quota()
+    kit.engine.limit_sends(quota)
+    await kit.put("a", every(10))
+    await kit.advance(40)
+    error = "rate_limited: too many pending jobs"
+    assert (await kit.engine.schedules.pause(NS, "a")).last_error == error
+    assert (await kit.engine.schedules.resume(NS, "a")).last_error == error
+    assert (await kit.put("a", every(100))).last_error is None
+    await kit.advance(30)
+    assert (await kit.get("a")).last_error is None
+    await kit.advance(29.9)
+    assert (await kit.get("a")).last_error == error
+    quota.is_reached = False
+    await kit.advance(0.1)  # the first try was 500 ms before the occurrence, so the next one is at it
+    assert await kit.times() == [100]
+
+
 async def test_schedules_that_are_due_at_once_share_their_calls(kit: ScheduleKit) -> None:
     for name in ("a", "b", "c"):
         await kit.put(name, every(10))

@@ -155,6 +155,12 @@ def test_a_wrong_schedule_is_refused_by_the_name_of_its_field_and_nothing_is_sto
     assert api.get("/v1/schedules") == (200, {"schedules": [], "next_cursor": None})
 
 
+@pytest.mark.parametrize("name", WRONG)
+def test_a_preview_refuses_what_a_put_refuses(api: Api, name: str) -> None:
+    fields, code, field = WRONG[name]
+    assert_error(api.post(S + "/next", {**NINE, **fields}), 400, code, field)
+
+
 def test_a_schedule_whose_end_has_passed_is_accepted_and_has_ended(api: Api) -> None:
     """The code of a worker may still declare it."""
     answer = api.put(S, {**NINE, "ends_at_ms": START_MS - 86_400_000})
@@ -262,6 +268,7 @@ def as_caller(api: Api, method: str, target: str, body: Any = None, grant: Grant
         ("POST", S + "/resume", None),
         ("PUT", S, {**HOURLY, "topic": "a-x"}),  # it would take the schedule away from its topic
         ("PUT", "/v1/schedules/new", HOURLY),
+        ("POST", "/v1/schedules/new/next", HOURLY),
     ],
 )
 def test_a_token_for_some_topics_neither_sees_nor_changes_schedules_of_others(
