@@ -103,7 +103,7 @@ function Workers({ topic }: { topic: string }) {
   if (!found.length) return null;
   return (
     <p class="small consumers">
-      <a href={href(["workers"])}>{t("Workers")}</a>{" "}
+      <span class="dim">{t("Workers")}</span>{" "}
       {found.slice(0, WORKERS).map((one, at) => <span key={one.name}>{at > 0 && " · "}<span class="break">{shownName(one)}</span> <span class={isSilent(one) ? "amber-text" : "dim"}>{one.stopped ? t("stopped") : t("seen")} <Time ms={one.seen_at_ms} /></span></span>)}
       {found.length > WORKERS && <span class="dim"> · {t("{n} more", { n: exact(found.length - WORKERS) })}</span>}
     </p>
