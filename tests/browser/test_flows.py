@@ -162,6 +162,23 @@ async def test_dead_letters_are_grouped_by_error_and_revived_or_purged(open_view
         assert client.topic("flow-dead").counts.dead == 0
 
 
+async def test_one_job_of_a_group_of_dead_letters_is_shown_whole(open_view: OpenView, shop: str) -> None:
+    with Client(shop) as client:
+        client.send_many("flow-example", [new_job({"n": 12345678901234567890}, id=f"e{n}") for n in range(3)])
+        for job in client.pull("flow-example", max=3):
+            client.release(job, error="it broke\n  at line 7", discard=True)
+    async with open_view() as view:
+        await view.open("topics/flow-example/dead")
+        await expect(view.page.get_by_role("img", name="3 in the last 24 hours")).to_be_visible()
+        await expect(view.text("An example")).to_have_count(0)
+        await view.button("it broke").click()
+        example = view.page.locator("section", has=view.page.get_by_role("heading", name="An example"))
+        await expect(example).to_contain_text("at line 7")
+        await expect(example.locator("pre.code")).to_have_text('{\n  "n": 12345678901234567890\n}')
+        await example.get_by_role("link", name=re.compile("^e")).click()
+        await expect(view.lead).to_contain_text("a consumer rejected it")
+
+
 async def test_a_topic_is_paused_until_a_time_and_resumed(open_view: OpenView, shop: str) -> None:
     with Client(shop) as client:
         client.send("flow-pause", 1, delay="1h")
@@ -225,6 +242,39 @@ async def test_search_finds_a_topic_by_a_part_and_a_job_by_its_id(open_view: Ope
         await view.page.keyboard.type("no-such-thing")
         await view.page.keyboard.press("Enter")
         await expect(view.text("no topic has a job with this id")).to_be_visible()
+        await view.page.get_by_label("Search").fill("vip")
+        await view.page.get_by_role("link", name="Jobs with the tag vip").click()
+        await expect(view.page.locator("tbody tr")).to_have_count(1)
+        await expect(view.page.get_by_role("link", name="order-4711")).to_be_visible()
+
+
+async def test_no_more_than_four_calls_are_in_flight(open_view: OpenView) -> None:
+    """The search asks every topic for the id."""
+    held: list[str] = []
+    four, go_on = asyncio.Event(), asyncio.Event()
+
+    async def hold(route: Route) -> None:
+        held.append(route.request.url)
+        if len(held) >= 4:
+            four.set()
+        await go_on.wait()
+        await route.continue_()
+
+    async with open_view() as view:
+        view.refusals = (404,)
+        await view.open("topics")
+        await expect(view.page.locator("tbody tr").nth(5)).to_be_visible()
+        await view.page.route("**/jobs/order-4711", hold)
+        await view.page.keyboard.press("/")
+        await view.page.keyboard.type("order-4711")
+        await view.page.keyboard.press("Enter")
+        await asyncio.wait_for(four.wait(), 20)
+        await view.page.evaluate("fetch('../healthz').then(answer => answer.status)")  # a fifth would be there before
+        assert len(held) == 4
+        go_on.set()
+        await expect(view.page.get_by_role("heading", level=1)).to_have_text("order-4711")
+        assert len(held) > 4
+        await view.page.unroute_all(behavior="wait")
 
 
 async def test_keys_go_to_pages_and_over_rows(open_view: OpenView) -> None:
@@ -309,13 +359,21 @@ async def test_the_pages_without_a_place_in_the_bar_of_a_phone_are_behind_more(o
 
 async def test_a_server_that_is_gone_leaves_old_data_with_its_age(open_view: OpenView) -> None:
     async with open_view() as view:
-        await view.open("topics")
+        await view.page.clock.install()
+        await view.open()
         await expect(view.page.locator("tbody tr").first).to_be_visible()
         await view.page.context.set_offline(True)
-        await expect(view.text("The server cannot be reached.").first).to_be_visible()
-        await expect(view.page.locator("tbody tr").first).to_be_visible()
+        await view.page.clock.run_for(20_000)
+        told = view.page.get_by_text("The server cannot be reached.").locator("visible=true")
+        await expect(told).to_have_count(1)  # although several parts of the page could not be read
+        await expect(told).to_contain_text(re.compile(r"What you see is \d+ s old"))
+        await expect(view.page.locator(".stack.old tbody tr").first).to_be_visible()
+        await expect(view.button("Refresh")).to_contain_text("disconnected")
         await view.page.context.set_offline(False)
-        await expect(view.text("The server cannot be reached.")).to_have_count(0)
+        await view.page.clock.run_for(20_000)
+        await expect(told).to_have_count(0)
+        await expect(view.page.locator(".stack.old")).to_have_count(0)
+        await expect(view.button("Refresh")).to_contain_text("live")
         view.faults = [fault for fault in view.faults if "ERR_INTERNET_DISCONNECTED" not in fault]
 
 
@@ -324,6 +382,7 @@ async def test_what_is_not_there_says_so_and_how_to_make_it(open_view: OpenView)
         view.refusals = (404,)
         await view.open("topics/nothing-here")
         await expect(view.text("dueline send nothing-here")).to_be_visible()
+        await expect(view.page.get_by_role("alert")).to_have_count(0)  # nothing is wrong
         await view.open("topics?ns=night")
         await expect(view.text("DUELINE_NAMESPACE=night dueline send emails")).to_be_visible()
         await view.open("topics/emails/jobs/nobody")

@@ -165,7 +165,10 @@ async def test_the_store_shows_its_memory_its_disk_and_its_file(open_view: OpenV
         await expect(row).to_contain_text("embedded")
         await expect(row).to_contain_text(re.compile(r"[\d.]+ MB (/ [\d.,]+ [MG]B|without a limit)"))
         await expect(row).to_contain_text("written")
-        await expect(view.page.locator("dd", has_text=re.compile(r"^[\d.,]+ [MG]B$"))).to_be_visible()
+        await expect(view.page.locator("dd", has_text=re.compile(r"^[\d.,]+ [MG]B$")).first).to_be_visible()
+        bounds = view.page.locator("section", has=view.page.get_by_role("heading", name="Bounds"))
+        await expect(bounds.get_by_title("262,144")).to_have_text("256 KB")
+        await expect(bounds.get_by_title("604,800,000")).to_have_text("7 d")
 
 
 def until_full(client: Client) -> None:

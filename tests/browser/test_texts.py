@@ -10,9 +10,10 @@ from urllib.parse import quote
 import pytest
 from playwright.async_api import Route, expect
 
-from dueline import Client
+from dueline import Client, new_job
 from dueline.client.errors import InvalidRequest
 
+from ..kit.hook import Hook, ReceivedCall
 from .conftest import OpenView
 from .kit import add, report
 
@@ -45,8 +46,8 @@ def texts(shop: str) -> str:
             )
         for job in client.pull("texts", max=100):
             client.release(job, error=CORPUS[int(job.id[1:])], discard=True)
-        client.create_token(CORPUS[0], ["read"], expires="1h")
         for number, text in enumerate(CORPUS[:6]):
+            client.create_token(text, ["read"], expires="1h")
             tags, headers = [text[:60]], {"note": text}
             client.put_schedule(f"texts-{number}", "texts", {text: text}, every="1w", tags=tags, headers=headers)
             client.send("texts-groups", {text: text}, merge={"key": f"key-{number}", "quiet": "1h"})
@@ -59,20 +60,65 @@ ANYWHERE = (
     *("topics/texts/dead", "topics/texts?state=dead", "", "topics", "dead", "access", "access/audit", "store"),
     *("schedules", "schedules/texts-0", "schedules/texts-1", "groups", "workers", "jobs?state=dead", "forecast"),
 )
+# Pages that name only topics, schedules and merge keys of plain names; what other texts would do there is below.
+WITHOUT = {"", "topics", "dead", "store", "schedules", "groups", "forecast"}
+MARK = "window.hacked"  # a part of each text but the last
 
 
 async def test_no_text_becomes_markup(open_view: OpenView, texts: str) -> None:
-    places = [*ANYWHERE, "topics?ns=youzan", "?ns=youzan"]
-    places += [f"topics/texts/jobs/t{number}" for number in range(len(CORPUS))]
+    """On every page, and the page did show one: where it would not, this would prove nothing."""
+    places = dict.fromkeys((*ANYWHERE, "topics?ns=youzan", "?ns=youzan"), "")
+    places |= {f"topics/texts/jobs/t{number}": CORPUS[number] for number in range(6)}
     for text in CORPUS[:6]:
-        places.append(f"topics/{quote(text, safe='')}?ns=youzan")
-        places.append(f"topics/{quote(text, safe='')}/jobs/{quote('id ' + text, safe='')}?ns=youzan")
+        places[f"topics/{quote(text, safe='')}?ns=youzan"] = text
+        places[f"topics/{quote(text, safe='')}/jobs/{quote('id ' + text, safe='')}?ns=youzan"] = text
     async with open_view() as view:
-        for place in places:
+        for place, text in places.items():
             await view.open(place)
             await expect(view.page.locator(".skel")).to_have_count(0)
+            await expect(view.page.locator("main [role=alert]")).to_have_count(0)
+            if place not in WITHOUT:
+                await expect(view.page.locator("main")).to_contain_text(text or MARK)
             assert await view.page.evaluate("window.hacked") is None, place
             await expect(view.page.locator("main :is(script, iframe, img)")).to_have_count(0)
+
+
+async def test_no_answer_of_a_push_target_becomes_markup(open_view: OpenView, shop: str) -> None:
+    """What it answers stands in the log of its calls, the timeline of the job and the error of the dead letter."""
+
+    async def answer(call: ReceivedCall) -> object:
+        from aiohttp import web
+
+        return web.Response(status=410, text=CORPUS[int(call.id[1:])])
+
+    async with Hook(answer) as hook:  # type: ignore[arg-type]
+        with Client(shop) as client:
+            with pytest.raises(InvalidRequest):
+                client.set_push("texts-answers", url=f"{hook.url}?{CORPUS[1]}")
+            client.set_push("texts-answers", url=hook.url)
+            client.send_many("texts-answers", [new_job(n, id=f"a{n}") for n in range(6)])
+            await hook.arrived(6)
+
+            async def changed(route: Route) -> None:
+                """An address, a secret and an error that this server refuses, as another one might send them."""
+                found: dict[str, Any] = await (await route.fetch()).json()
+                found |= {"url": CORPUS[1], "secrets": [CORPUS[0]], "last_error": CORPUS[2]}
+                await route.fulfill(body=json.dumps(found), content_type="application/json")
+
+            async with open_view() as view:
+                await view.page.route("**/topics/texts-answers/push", changed)
+                await view.open("topics/texts-answers/push")
+                for text in CORPUS[:3]:
+                    await expect(view.page.locator("dl.facts")).to_contain_text(text)
+                for place in ("push", "jobs/a0", "jobs/a1", "jobs/a2", "dead"):
+                    await view.open(f"topics/texts-answers/{place}")
+                    await expect(view.page.locator("main")).to_contain_text("410")
+                    if place != "dead":
+                        await expect(view.page.locator("main")).to_contain_text(MARK)
+                    assert await view.page.evaluate("window.hacked") is None, place
+                    await expect(view.page.locator("main :is(script, iframe, img)")).to_have_count(0)
+                await view.page.unroute_all(behavior="wait")
+            client.remove_push("texts-answers")
 
 
 async def test_names_of_workers_and_schedules_cannot_hold_markup(shop: str) -> None:

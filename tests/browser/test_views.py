@@ -17,6 +17,16 @@ from .conftest import OpenView
 from .kit import View, report
 from .test_texts import add
 
+TIMES = "all => all.map(one => Date.parse(one.dateTime))"
+
+
+async def due_times_of_the_list(view: View) -> tuple[list[int], int, int]:
+    """When the listed jobs are due, and the range of the address."""
+    await expect(view.page.locator("tbody tr").first).to_be_visible()
+    found = re.search(r"after=(\d+)&before=(\d+)", view.page.url)
+    assert found is not None, view.page.url
+    return await view.page.locator("td[data-label=Due] time").evaluate_all(TIMES), int(found[1]), int(found[2])
+
 
 async def test_the_forecast_of_all_topics_is_zoomed_by_a_drag_and_lists_the_jobs_of_a_bar(
     open_view: OpenView, shop: str
@@ -45,30 +55,70 @@ async def test_the_forecast_of_all_topics_is_zoomed_by_a_drag_and_lists_the_jobs
         await expect(view.button("Zoom out")).to_have_count(0)
         await bars.nth(5).click(position={"x": 3, "y": 60})
         await expect(view.page.get_by_role("heading", level=1)).to_have_text("Jobs")
-        await expect(view.page.locator("tbody tr").first).to_contain_text("scheduled")
+        due_ms, after_ms, before_ms = await due_times_of_the_list(view)
+        assert before_ms - after_ms == 1_800_000  # one bar
+        assert all(after_ms <= one < before_ms for one in due_ms)
 
 
 async def test_a_bar_is_opened_by_the_keyboard(open_view: OpenView) -> None:
     async with open_view() as view:
         await view.open("topics/order-timeouts/forecast?range=day")
-        await view.page.locator(".chart g[role=link]").nth(3).focus()
+        bar = view.page.locator(".chart g[role=link]").nth(3)
+        told = re.search(r"(\d+) jobs?$", await bar.get_attribute("aria-label") or "")
+        assert told is not None
+        await bar.focus()
         await view.page.keyboard.press("Enter")
-        await expect(view.page.locator("tbody tr").first).to_contain_text("order-")
-        assert "after=" in view.page.url
+        due_ms, after_ms, before_ms = await due_times_of_the_list(view)
+        assert len(due_ms) == int(told[1])
+        assert all(after_ms <= one < before_ms for one in due_ms)
+
+
+async def test_a_due_storm_is_marked_and_ten_times_the_usual_number_is_none(open_view: OpenView, shop: str) -> None:
+    with Client(shop) as client:
+        delays_s = [3600 + 60 * n for n in range(20)] + [3600 + 60 * 4] * 9 + [3600 + 60 * 9] * 10
+        client.send_many("flow-gust", [new_job(n, id=f"g{n}", delay=delay) for n, delay in enumerate(delays_s)])
+        begin_ms = client.get("flow-gust", "g0").due_at_ms - 5000
+    async with open_view() as view:
+        await view.open(f"topics/flow-gust/forecast?from={begin_ms}&to={begin_ms + 3_600_000}")
+        marked = view.page.locator(".chart g", has=view.page.locator(".storm"))
+        await expect(marked).to_have_count(1)
+        await expect(marked).to_have_attribute("aria-label", re.compile(": 11 jobs$"))
+        await expect(view.text("A due storm: a bar has more than ten times the usual number of jobs.")).to_be_visible()
+        await view.open(f"topics/flow-gust/forecast?from={begin_ms}&to={begin_ms + 500_000}")
+        await expect(view.text("18 jobs fall due in this range")).to_be_visible()
+        await expect(view.page.locator(".storm")).to_have_count(0)
+
+
+async def test_retry_waits_are_hatched_and_paused_topics_are_outlined(open_view: OpenView, shop: str) -> None:
+    with Client(shop) as client:
+        client.send_many("flow-kinds", [new_job(1, id="a"), new_job(2, id="b", delay="2h")])
+        client.release(client.pull("flow-kinds")[0], error="no", delay="1h")
+        async with open_view() as view:
+            bars = view.page.locator(".chart rect.b")
+            await view.open("topics/flow-kinds/forecast?range=day")
+            await expect(view.page.locator(".chart rect.b.k0")).to_have_count(1)
+            await expect(view.page.locator(".chart rect.b.retry")).to_have_count(1)
+            assert "hatch" in await bars.first.evaluate("one => getComputedStyle(one).fill")
+            client.pause("flow-kinds")
+            await view.open("topics/flow-kinds/forecast?range=day")
+            await expect(view.page.locator(".chart rect.b.paused")).to_have_count(2)
+            assert await bars.first.evaluate("one => getComputedStyle(one).fill") == "none"
 
 
 async def test_jobs_of_all_topics_are_filtered_by_state_and_tag(open_view: OpenView, shop: str) -> None:
     with Client(shop) as client:
         client.send("flow-all-a", 1, id="all-1", delay="1h", tags=["flow-all"])
-        client.send("flow-all-b", 1, id="all-2", delay="2h", tags=["flow-all"])
-        client.cancel("flow-all-b", "all-2")
+        client.send("flow-all-a", 1, id="all-2", tags=["flow-all"])
     async with open_view() as view:
         await view.open("jobs?state=leased")
         await expect(view.page.locator("tbody tr").first).to_contain_text("thumbnails")
         await view.page.get_by_label("State").select_option("scheduled")
-        await view.page.get_by_label("Tag").fill("vip")
+        await view.page.get_by_label("Tag").fill("flow-all")
         await view.page.keyboard.press("Enter")
-        await expect(view.page.get_by_role("link", name="order-4711")).to_be_visible()
+        await expect(view.page.get_by_role("link", name="all-1")).to_be_visible()
+        await expect(view.page.locator("tbody tr")).to_have_count(1)
+        await view.page.get_by_label("State").select_option("ready")
+        await expect(view.page.get_by_role("link", name="all-2")).to_be_visible()
         await expect(view.page.locator("tbody tr")).to_have_count(1)
 
 
@@ -267,6 +317,9 @@ async def test_workers_show_what_they_run_since_when_and_who_is_not_consuming(op
         await expect(row).to_contain_text("for 1 min")
         await expect(row.get_by_role("link", name="mail-7")).to_be_visible()
         await expect(row).to_contain_text("host-1:7")
+        await view.open("topics/emails")  # the topic names them, too
+        await expect(view.page.locator(".consumers")).to_contain_text(re.compile(r"flow-worker seen (now|\d+ s ago)"))
+        await view.open("workers")
         panel = view.page.locator("section", has=view.page.get_by_role("heading", name="Nobody consumes"))
         await expect(panel.get_by_text("invoices: 2 ready")).to_be_visible()
         await row.get_by_role("link", name="mail-7").click()

@@ -108,8 +108,10 @@ async function send<T>(method: string, path: string, { query, body, raw, ns }: O
   try {
     answer = await fetch(`..${path}${search}`, { method, headers, body: written, credentials: "same-origin", cache: "no-store" });
   } catch {
+    setAway(true);
     throw new ApiError(0, "unreachable", "The server cannot be reached.");
   }
+  setAway(false);
   const date = Date.parse(answer.headers.get("date") ?? "");
   if (!Number.isNaN(date)) {
     const ahead = date + 500 - Date.now();
@@ -137,6 +139,24 @@ const sources = new WeakMap<object, string>();
 
 /** The text that an answer was read from. Numbers in a body may have more digits than JavaScript keeps. */
 export const sourceOf = (answer: object): string => sources.get(answer) ?? "";
+
+let away = false;
+const watchers = new Set<() => void>();
+
+function setAway(value: boolean): void {
+  if (value === away) return;
+  away = value;
+  watchers.forEach((tell) => tell());
+}
+
+/** Whether the last call did not reach the server. */
+export const isAway = (): boolean => away;
+
+/** Be told when the server is lost or found again. Returns what ends it. */
+export function onAway(tell: () => void): () => void {
+  watchers.add(tell);
+  return () => void watchers.delete(tell);
+}
 
 const expired = new Set<() => void>();
 

@@ -3,9 +3,9 @@ import { useEffect, useState } from "preact/hooks";
 import { ApiError, call, type Info, onUnauthorized, type Settings } from "./api";
 import { language, setLanguage, t } from "./i18n";
 import icon from "./icon.svg";
-import { Icon } from "./icons";
+import { Icon, StateMark } from "./icons";
 import { follow, unfollow } from "./events";
-import { isLive, onSwitch, setLive, useLive, useLiveSwitch } from "./live";
+import { isLive, onSwitch, setLive, useAway, useLive, useLiveSwitch } from "./live";
 import { Page, Panel, Empty, Skeleton, Toasts, Trouble } from "./parts";
 import { DEFAULT_NS, go, href, useRoute } from "./route";
 import { Search } from "./search";
@@ -124,6 +124,7 @@ function Side({ at }: { at: string }) {
       <nav aria-label={t("Pages")}>
         {pages.map(({ key, icon, word }, index) => <a key={key} href={href(key ? [key] : [])} class={`${at === key ? "on" : ""} ${index < ON_PHONE ? "" : "rest"}`} aria-current={at === key ? "page" : undefined}><Icon name={icon} />{word}{key === "dead" && dead > 0 && <span class="badge amber">{dead > 999 ? "999+" : dead}</span>}</a>)}
         <a href={href(["more"])} class={`more ${isRest ? "on" : ""}`}><Icon name="more" />{t("More")}</a>
+        <p class="zone small dim">{t("Times are those of {zone}.", { zone: zone() })}</p>
       </nav>
     </div>
   );
@@ -131,12 +132,14 @@ function Side({ at }: { at: string }) {
 
 /** The pages that have no place in the bar of a phone. */
 function More() {
-  return <Page title={t("More")}><Panel><div class="list">{usePages().slice(ON_PHONE).map(({ key, icon, word }) => <a class="item" href={href([key])} key={key}><Icon name={icon} /><span>{word}</span></a>)}</div></Panel></Page>;
+  return <Page title={t("More")}><Panel><div class="list">{usePages().slice(ON_PHONE).map(({ key, icon, word }) => <a class="item" href={href([key])} key={key}><Icon name={icon} /><span>{word}</span></a>)}</div></Panel><p class="small dim">{t("Times are those of {zone}.", { zone: zone() })}</p></Page>;
 }
 
 function Head({ left, drawn, names }: { left: () => void; drawn: () => void; names: string[] }) {
   const { settings, info } = useSession();
   const live = useLiveSwitch();
+  const away = useAway();
+  const [kind, word] = !live ? ["idle", "stopped"] : away ? ["bad", "disconnected"] : ["ok", "live"];
   const [theme, setTheme] = useState(document.documentElement.dataset["theme"] ?? "light");
   const flip = (): void => {
     const next = theme === "dark" ? "light" : "dark";
@@ -157,7 +160,7 @@ function Head({ left, drawn, names }: { left: () => void; drawn: () => void; nam
       <Namespaces names={names} place="wide" />
       <Search />
       <div class="tools">
-        <button class="quiet" aria-pressed={live} onClick={() => setLive(!live)} title={`${live ? t("The page refreshes itself") : t("The page does not refresh itself")} · ${zone()}`}><span class={`state s-${live ? "ok" : "idle"}`}><svg viewBox="0 0 10 10" aria-hidden="true"><circle cx="5" cy="5" r="4" /></svg></span><span class="wide">{live ? t("live") : t("stopped")}</span><span class="sr">{t("Refresh")}</span></button>
+        <button class="quiet" aria-pressed={live} onClick={() => setLive(!live)} title={live ? t("The page refreshes itself") : t("The page does not refresh itself")}><StateMark kind={kind!} word={<span class="wide">{t(word!)}</span>} /><span class="sr">{t("Refresh")}</span></button>
         <button class="quiet" onClick={flip} aria-label={theme === "dark" ? t("Light colours") : t("Dark colours")}><Icon name={theme === "dark" ? "sun" : "moon"} /></button>
         <button class="quiet" lang={language() === "zh" ? "en" : "zh"} aria-label={other} onClick={() => (setLanguage(language() === "zh" ? "en" : "zh"), drawn())}>{language() === "zh" ? other : <Icon name="chinese" />}</button>
         {info.auth === "tokens" && <button class="quiet" onClick={() => void logout()} aria-label={t("Log out")} title={info.access.name ?? ""}><Icon name="out" /></button>}

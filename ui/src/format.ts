@@ -24,11 +24,11 @@ export function bytes(n: number): string {
 export const rate = (perS: number): string => (perS === 0 ? "0" : perS < 0.1 ? "< 0.1" : perS < 100 ? perS.toFixed(1) : short(Math.round(perS)));
 
 export function date(ms: number): string {
-  return new Date(ms).toLocaleString(locale(), { year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+  return new Date(ms).toLocaleString(locale(), { year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
 }
 
 export const clock = (ms: number, seconds = false): string =>
-  new Date(ms).toLocaleTimeString(locale(), { hour: "2-digit", minute: "2-digit", ...(seconds ? { second: "2-digit" } : {}), hour12: false });
+  new Date(ms).toLocaleTimeString(locale(), { hour: "2-digit", minute: "2-digit", ...(seconds ? { second: "2-digit" } : {}), hourCycle: "h23" });
 
 export const day = (ms: number): string => new Date(ms).toLocaleDateString(locale(), { month: "short", day: "numeric" });
 

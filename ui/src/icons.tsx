@@ -1,4 +1,6 @@
 // A small set of 16 px icons, drawn with strokes in the colour of the text.
+import type { ComponentChildren } from "preact";
+
 const PATHS: Record<string, string> = {
   forecast: "M2 13.5h12M3.5 11.5v-3M6.5 11.5v-7M9.5 11.5v-5M12.5 11.5v-8", jobs: "M3 3h10v4H3zM3 9.5h10v4H3z", schedules: "M8 2a6 6 0 1 1 0 12A6 6 0 0 1 8 2M8 4.5V8l2.5 1.5",
   groups: "M3 3.5h4M3 8h4M3 12.5h4M9 3.5 12.5 8 9 12.5", workers: "M8 3a2.5 2.5 0 1 1 0 5 2.5 2.5 0 0 1 0-5M3 13.5c.5-5 9.500-5 10 0", more: "M3 8h.1M8 8h.1M13 8h.1",
@@ -29,7 +31,7 @@ const SHAPES: Record<string, string> = {
 };
 
 /** A state by colour, shape and word. */
-export function StateMark({ kind, word }: { kind: string; word: string }) {
+export function StateMark({ kind, word }: { kind: string; word: ComponentChildren }) {
   return (
     <span class={`state s-${kind}`}>
       <svg viewBox="0 0 10 10" aria-hidden="true"><path d={SHAPES[kind] ?? SHAPES["idle"]!} fill-rule="evenodd" /></svg>

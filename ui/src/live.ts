@@ -1,7 +1,7 @@
 // The page's data: read when a view opens, and again when an event says that it changed, at most once a second. Where
 // there is no stream of events, a timer does it. A hidden tab reads nothing.
 import { useEffect, useReducer, useRef } from "preact/hooks";
-import { ApiError } from "./api";
+import { ApiError, isAway, onAway } from "./api";
 import { type Change, isStreaming, onChange } from "./events";
 
 /** `changes`: how many happened since the data was read, if the view wants to be asked first. */
@@ -41,6 +41,12 @@ export function useLiveSwitch(): boolean {
 export function onSwitch(tell: () => void): () => void {
   listeners.add(tell);
   return () => void listeners.delete(tell);
+}
+
+export function useAway(): boolean {
+  const [, again] = useReducer((n: number) => n + 1, 0);
+  useEffect(() => onAway(() => again(0)), []);
+  return isAway();
 }
 
 /** Draw again every second, for countdowns. */

@@ -91,8 +91,8 @@ export function Loaded<T>({ live, children, lines }: { live: Live<T>; children: 
   const old = live.error && Date.now() - live.atMs > 8000;
   return (
     <>
-      {live.error && <div class="alert amber" role="status"><Icon name="warn" /><div>{t(live.error.message)} {t("What you see is {span} old.", { span: span(Date.now() - live.atMs) })}</div></div>}
-      <div class={old ? "stack old" : "stack"}>{children(live.data)}</div>
+      {live.error && <div class="alert amber stale" role="status"><Icon name="warn" /><div>{t(live.error.message)} {t("What you see is {span} old.", { span: span(Date.now() - live.atMs) })}</div></div>}
+      <div class={`stack${live.error ? " aged" : ""}${old ? " old" : ""}`}>{children(live.data)}</div>
     </>
   );
 }
@@ -188,10 +188,10 @@ export function Toasts() {
 }
 
 /** Do something and say so; say why if it failed. */
-export async function act(what: () => Promise<unknown>, done: string, after?: () => void): Promise<void> {
+export async function act(what: () => Promise<unknown>, done: string | null, after?: () => void): Promise<void> {
   try {
     await what();
-    toast(done);
+    if (done) toast(done);
   } catch (error) {
     toast(error instanceof ApiError ? `${t(error.message)} (${error.code})` : String(error), true);
   }

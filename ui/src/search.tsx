@@ -1,4 +1,4 @@
-// Search: a topic by a part of its name, or a job by its id. An id is looked up exactly, topic by topic; nothing scans.
+// Search: a topic by a part of its name, a job by its id, or the jobs with a tag. An id is looked up exactly, topic by topic; nothing scans.
 import { useRef, useState } from "preact/hooks";
 import { ApiError, call, type Job, jobPath } from "./api";
 import { middle } from "./format";
@@ -51,11 +51,12 @@ export function Search() {
   return (
     <form class="search" role="search" onSubmit={(event) => void submit(event)} onFocusOut={(event) => !event.currentTarget.contains(event.relatedTarget as Node | null) && setOpen(false)}>
       <Icon name="search" />
-      <input ref={field} type="search" aria-label={t("Search a topic or the id of a job")} placeholder={t("Search a topic or the id of a job")} value={text} onFocus={() => setOpen(true)} onInput={(event) => (setText(event.currentTarget.value), setNote(""))} onKeyDown={(event) => event.key === "Escape" && (setText(""), event.currentTarget.blur())} />
+      <input ref={field} type="search" aria-label={t("Search")} placeholder={t("Search a topic, the id of a job or a tag")} value={text} onFocus={() => setOpen(true)} onInput={(event) => (setText(event.currentTarget.value), setNote(""))} onKeyDown={(event) => event.key === "Escape" && (setText(""), event.currentTarget.blur())} />
       <kbd aria-hidden="true">/</kbd>
       {open && wanted && (
         <div class="found">
           {found.map((name) => <a key={name} href={href(["topics", name])} onClick={(event) => (event.preventDefault(), leave(href(["topics", name])))}><Icon name="topics" /><span class="break">{middle(name, 60)}</span></a>)}
+          <a href={href(["jobs"], { tag: wanted })} onClick={(event) => (event.preventDefault(), leave(href(["jobs"], { tag: wanted })))}><Icon name="jobs" /><span class="break">{t("Jobs with the tag {tag}", { tag: middle(wanted, 60) })}</span></a>
           <p class="dim" role="status">{note || t("Enter: open the topic, or the job with this id")}</p>
         </div>
       )}

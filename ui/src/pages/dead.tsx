@@ -1,14 +1,15 @@
 import { useState } from "preact/hooks";
-import { type Bulk, call, type DeadPage, type Job, now, topicPath } from "../api";
+import { type Bulk, call, type DeadPage, type Job, jobPath, now, topicPath } from "../api";
 import { MiniBars } from "../charts";
 import { exact } from "../format";
 import { t } from "../i18n";
 import { Row } from "../keys";
 import { useLive } from "../live";
-import { Empty, Loaded, Num, Page, Panel, Time, Typed } from "../parts";
+import { Empty, Id, Loaded, Num, Page, Panel, Time, Typed } from "../parts";
 import { go, href, useRoute } from "../route";
 import { useCan, useSession } from "../session";
 import { BulkDialog, byIds } from "./bulk";
+import { Body } from "./job";
 import { Changes, JobTable } from "./jobs";
 
 const PAGE = 500; // the most that one call lists
@@ -143,6 +144,7 @@ export function DeadTab({ topic, partitions }: { topic: string; partitions: numb
           <>
             <div class="tiles">{Object.entries(page.by_reason).map(([name, count]) => <button class={`panel tile${reason === name ? " on" : ""}`} aria-pressed={reason === name} key={name} onClick={() => set({ reason: reason === name ? "" : name })}><span class="name">{t(name)}</span><span class="figure"><Num n={count} /></span></button>)}</div>
             {page.jobs.length > 0 && <Groups groups={groups} only={only} choose={(key) => (setOnly(key), setChosen(new Set()))} note={which(page, tag, partitions)} />}
+            {group && <Example job={group.jobs[0]!} />}
             <Panel title={chosen.size ? t("{n} chosen", { n: chosen.size }) : group ? t("{n} jobs with this error", { n: group.jobs.length }) : t("{n} jobs", { n: exact(listed.length) })} tools={buttons}>
               <form class="pad filter" style={{ marginBottom: 0 }} onSubmit={(event) => event.preventDefault()}>
                 <select aria-label={t("Reason")} value={reason} onChange={(event) => set({ reason: event.currentTarget.value })}><option value="">{t("any reason")}</option>{REASONS.map((one) => <option value={one} key={one}>{t(one)}</option>)}</select>
@@ -162,6 +164,18 @@ export function DeadTab({ topic, partitions }: { topic: string; partitions: numb
         );
       }}
     </Loaded>
+  );
+}
+
+/** One job of a group, to see what died and why. It is read once: its whole body and error. */
+function Example({ job }: { job: Job }) {
+  const { ns } = useSession();
+  const live = useLive(`example ${ns} ${job.topic} ${job.id} ${job.version}`, () => call<Job>("GET", jobPath(job.topic, job.id), { ns }), 0, { never: true });
+  const link = href(["topics", job.topic, "jobs", job.id]);
+  return (
+    <div class="example"><Loaded live={live}>
+      {(found) => <Body job={found} title={<>{t("An example")}: <Id text={found.id} link={link} /></>}>{found.last_error && <p class="said" dir="auto">{found.last_error}</p>}</Body>}
+    </Loaded></div>
   );
 }
 

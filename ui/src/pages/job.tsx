@@ -1,3 +1,4 @@
+import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { call, type Job, jobPath, now, type Retry, sourceOf, topicPath } from "../api";
 import { duration, exact, middle, relative, span } from "../format";
@@ -69,7 +70,7 @@ export function JobPage({ topic, id }: { topic: string; id: string }) {
           </div>
         )}
       </Loaded>
-      {live.error?.status === 404 && !job && <SendButton topic={topic} />}
+      {live.error?.status === 404 && !job && <div><SendButton topic={topic} /></div>}
       {job && dialog === "reschedule" && <RescheduleDialog job={job} close={close} done={live.reload} />}
       {job && dialog === "edit" && <EditDialog job={job} close={close} done={live.reload} />}
       {job && dialog === "cancel" && (
@@ -86,7 +87,8 @@ export function JobPage({ topic, id }: { topic: string; id: string }) {
   );
 }
 
-function Body({ job }: { job: Job }) {
+/** `title` and `children`, which stand above the body, if another page shows it. */
+export function Body({ job, title, children }: { job: Job; title?: ComponentChildren; children?: ComponentChildren }) {
   const [raw, setRaw] = useState(false);
   const [all, setAll] = useState(false);
   const isBytes = job.body_base64 !== undefined && job.body_base64 !== null;
@@ -96,12 +98,13 @@ function Body({ job }: { job: Job }) {
   const nested = isText && /^\s*[[{]/.test(whole) && isJson(whole); // a dialect's text body that holds JSON
   const plain = raw || isBytes || (isText && !nested);
   const shown = all ? whole : whole.slice(0, CUT);
-  const title = job.items ? `${t("Items")} (${exact(job.items.length)})` : isBytes ? t("Body, as base64") : isText ? t("Body, a text") : t("Body");
+  const kind = job.items ? `${t("Items")} (${exact(job.items.length)})` : isBytes ? t("Body, as base64") : isText ? t("Body, a text") : t("Body");
   return (
-    <Panel title={title} tools={<>{(nested || !plain || raw) && !isBytes && <button onClick={() => setRaw(!raw)}>{raw ? t("Pretty") : t("Raw")}</button>}<CopyButton text={whole} label={t("Copy")} /></>}>
+    <Panel title={title ?? kind} tools={<>{(nested || !plain || raw) && !isBytes && <button onClick={() => setRaw(!raw)}>{raw ? t("Pretty") : t("Raw")}</button>}<CopyButton text={whole} label={t("Copy")} /></>}>
       <div class="pad">
+        {children}
         {whole === "" ? <p class="dim">{job.state === "done" || job.state === "cancelled" ? t("The body of an ended job is not kept.") : t("The body is empty.")}</p> : (
-          <pre class="code" dir="auto" tabIndex={0} aria-label={title}>{plain || shown.length < whole.length ? shown : pretty(shown).map((piece, at) => (piece.kind === "mark" || piece.kind === "space" ? piece.text : <span key={at} class={`j-${piece.kind}`}>{piece.text}</span>))}</pre>
+          <pre class="code" dir="auto" tabIndex={0} aria-label={kind}>{plain || shown.length < whole.length ? shown : pretty(shown).map((piece, at) => (piece.kind === "mark" || piece.kind === "space" ? piece.text : <span key={at} class={`j-${piece.kind}`}>{piece.text}</span>))}</pre>
         )}
         {shown.length < whole.length && <p class="row small"><span class="dim">{t("The first 64 KB of {n} characters.", { n: exact(whole.length) })}</span><button class="link" onClick={() => setAll(true)}>{t("Show all")}</button></p>}
       </div>

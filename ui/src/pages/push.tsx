@@ -182,7 +182,7 @@ function AttemptLog({ topic, live }: { topic: string; live: Live<Attempts> }) {
 
 function Figures({ attempts }: { attempts: Attempt[] }) {
   const found = health(attempts)!;
-  const tiles: [string, string][] = [[t("Success"), percent(found.success)], [t("Half of the calls took at most"), span(found.p50)], [t("99 of 100 took at most"), span(found.p99)], [t("Calls in the log"), `${exact(found.calls)}${found.calls === LOGGED ? "+" : ""}`]];
+  const tiles: [string, string][] = [[t("Success"), percent(found.success)], [t("Duration p50"), span(found.p50)], [t("Duration p99"), span(found.p99)], [t("Calls in the log"), `${exact(found.calls)}${found.calls === LOGGED ? "+" : ""}`]];
   return <div class="tiles">{tiles.map(([name, figure]) => <div class="panel tile" key={name}><div class="name">{name}</div><div class="figure">{figure}</div></div>)}</div>;
 }
 
@@ -228,7 +228,7 @@ function TargetDialog({ topic, has, close, done }: { topic: string; has: boolean
         setUrl(found.url ?? found.service ?? "");
         setTimeout(`${(found.timeout_ms ?? 30_000) / 1000}s`);
         setConcurrency(String(found.concurrency));
-      }, t("Loaded"));
+      }, null);
   }, []);
   const submit = async (): Promise<void> => {
     const { state: _, in_flight: __, last_error: ___, ...kept } = push ?? ({} as Push);

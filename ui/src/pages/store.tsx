@@ -43,7 +43,7 @@ export function StorePage() {
             </div>
             <div class="stack">
               <Panel title={t("Protocols")}><dl class="facts pad"><dt>native</dt><dd>{t(info.auth === "tokens" ? "token in a header" : "everyone")}</dd>{Object.entries(info.dialects).map(([name, who]) => <><dt>{name}</dt><dd>{t(CALLERS[who] ?? who)}</dd></>)}</dl></Panel>
-              <Panel title={t("Bounds")}><dl class="facts pad">{Object.entries(info.limits).map(([name, value]) => <><dt class="mono">{name}</dt><dd>{exact(value)}</dd></>)}</dl></Panel>
+              <Panel title={t("Bounds")}><dl class="facts pad">{Object.entries(info.limits).map(([name, value]) => <><dt class="mono">{name}</dt><dd title={exact(value)}>{bound(name, value)}</dd></>)}</dl></Panel>
             </div>
           </div>
         )}
@@ -51,6 +51,9 @@ export function StorePage() {
     </Page>
   );
 }
+
+/** A limit in the unit that its name ends with. */
+const bound = (name: string, value: number): string => (name.endsWith("_bytes") ? bytes(value) : name.endsWith("_ms") ? span(value) : exact(value));
 
 function Memory({ one }: { one: Shard }) {
   if (one.max_memory_bytes === null) return <>{bytes(one.memory_bytes)} <span class="dim">{t("without a limit")}</span></>;

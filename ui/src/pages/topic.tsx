@@ -1,10 +1,10 @@
 import { useState } from "preact/hooks";
-import { call, now, type State, type Topic, topicPath } from "../api";
+import { call, now, type State, type Topic, topicPath, type Worker } from "../api";
 import { exact, middle, parseDuration, relative, span } from "../format";
 import { t } from "../i18n";
 import { Icon } from "../icons";
 import { useLive } from "../live";
-import { Dialog, Empty, Field, JobState, Loaded, Num, Page, Panel, WORDS, act, toast } from "../parts";
+import { Dialog, Empty, Field, JobState, Loaded, Num, Page, Panel, Time, WORDS, act, toast } from "../parts";
 import { go, href } from "../route";
 import { isDeserted, useCan, useSession } from "../session";
 import { DeadTab } from "./dead";
@@ -15,6 +15,7 @@ import { PolicyTab } from "./policy";
 import { PushTab } from "./push";
 import { SendButton } from "./send";
 import { Late, Rate, TopicState } from "./topics";
+import { isSilent, shownName } from "./workers";
 
 const STATES = Object.keys(WORDS) as State[];
 
@@ -38,6 +39,7 @@ export function TopicPage({ name, tab }: { name: string; tab: string }) {
   const [dialog, setDialog] = useState<"pause" | "delete" | null>(null);
   const live = useLive(`topic ${ns} ${name}`, () => call<Topic>("GET", topicPath(name), { ns }), 3000, { topic: name });
   const topic = live.data;
+  const isNew = live.error?.status === 404 && !topic;
   const resume = (): Promise<void> => act(() => call("POST", `${topicPath(name)}/resume`, { ns }), t("Resumed"), live.reload);
   const tabs: [string, string][] = [["jobs", t("Jobs")], ["forecast", t("Forecast")], ["dead", topic?.counts.dead ? `${t("Dead letters")} (${exact(topic.counts.dead)})` : t("Dead letters")], ["groups", t("Merge groups")], ["policy", t("Policy")], ["push", t("Push")]];
   const actions = topic && (
@@ -49,7 +51,7 @@ export function TopicPage({ name, tab }: { name: string; tab: string }) {
   );
   return (
     <Page crumb={<a href={href(["topics"])}>{t("Topics")}</a>} title={<span title={name}>{middle(name, 96)}</span>} lead={topic && sentence(topic)} actions={actions}>
-      <Loaded live={live}>
+      {!isNew && <Loaded live={live}>
         {(topic) => (
           <>
             <Panel label={t("Jobs by state")}><div class="pad"><Counts topic={topic} /></div></Panel>
@@ -64,8 +66,8 @@ export function TopicPage({ name, tab }: { name: string; tab: string }) {
             </div>
           </>
         )}
-      </Loaded>
-      {live.error?.status === 404 && !topic && <Panel><Empty title={t("This topic does not exist yet.")} command={`dueline send ${name} '{"to": "ann"}' --in 1s`}>{t("A topic appears with its first job.")}</Empty></Panel>}
+      </Loaded>}
+      {isNew && <Panel><Empty title={t("This topic does not exist yet.")} command={`dueline send ${name} '{"to": "ann"}' --in 1s`}>{t("A topic appears with its first job.")}</Empty></Panel>}
       {dialog === "pause" && <PauseDialog name={name} close={() => setDialog(null)} done={live.reload} />}
       {dialog === "delete" && <DeleteDialog name={name} close={() => setDialog(null)} />}
     </Page>
@@ -77,6 +79,7 @@ function Counts({ topic }: { topic: Topic }) {
   return (
     <>
       <div class="row" style={{ marginBottom: "10px" }}><TopicState topic={topic} /><span class="dim small">{t("{n} consumers", { n: topic.waiters })}{topic.partitions > 1 ? ` · ${t("{n} partitions", { n: topic.partitions })}` : ""} · <Rate topic={topic} /> {t("done/s")} · {t("Late p99")} <Late topic={topic} /></span></div>
+      <Workers topic={topic.topic} />
       {topic.history_dropped > 0 && <p class="amber-text small">{t("{n} entries of the histories of its jobs did not fit the budget (limits.max_history_bytes).", { n: exact(topic.history_dropped) })}</p>}
       <div class="bar" role="img" aria-label={STATES.map((state) => `${t(WORDS[state])} ${exact(topic.counts[state])}`).join(", ")}>
         {all > 0 && STATES.filter((state) => topic.counts[state]).map((state) => <span class={`s-${state}`} key={state} style={{ flexGrow: topic.counts[state] / all }} />)}
@@ -85,6 +88,25 @@ function Counts({ topic }: { topic: Topic }) {
         {STATES.map((state) => <a key={state} href={state === "dead" ? href(["topics", topic.topic, "dead"]) : href(["topics", topic.topic], { state })}><JobState state={state} /> <strong><Num n={topic.counts[state]} /></strong></a>)}
       </div>
     </>
+  );
+}
+
+const WORKERS = 4; // that are named
+
+/** The workers that take jobs of this topic, the last seen first. Consumers of other kinds are only counted. */
+function Workers({ topic }: { topic: string }) {
+  const { ns, info } = useSession();
+  const may = info.access.topics.includes("*");
+  const load = async (): Promise<Worker[]> => (may ? (await call<{ workers: Worker[] }>("GET", "/v1/workers", { ns })).workers : []);
+  const live = useLive(`consumers ${ns} ${topic}`, load, 10_000, { never: true });
+  const found = (live.data ?? []).filter((one) => one.topics.includes(topic)).sort((a, b) => b.seen_at_ms - a.seen_at_ms);
+  if (!found.length) return null;
+  return (
+    <p class="small consumers">
+      <span class="dim">{t("Workers")}</span>{" "}
+      {found.slice(0, WORKERS).map((one, at) => <span key={one.name}>{at > 0 && " · "}<span class="break">{shownName(one)}</span> <span class={isSilent(one) ? "amber-text" : "dim"}>{one.stopped ? t("stopped") : t("seen")} <Time ms={one.seen_at_ms} /></span></span>)}
+      {found.length > WORKERS && <span class="dim"> · {t("{n} more", { n: exact(found.length - WORKERS) })}</span>}
+    </p>
   );
 }
 

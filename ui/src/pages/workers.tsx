@@ -14,9 +14,12 @@ type Workers = { workers: Worker[] };
 const LATE_MS = 25_000; // a beat comes every 10 s
 const LONG_MS = 60_000;
 
+/** It missed its last beats. */
+export const isSilent = (one: Worker): boolean => !one.stopped && now() - one.seen_at_ms > LATE_MS;
+
 function WorkerState({ one }: { one: Worker }) {
   if (one.stopped) return <StateMark kind="idle" word={t("stopped")} />;
-  if (now() - one.seen_at_ms > LATE_MS) return <StateMark kind="bad" word={t("silent")} />;
+  if (isSilent(one)) return <StateMark kind="bad" word={t("silent")} />;
   return one.running.length ? <StateMark kind="leased" word={t("busy")} /> : <StateMark kind="ok" word={t("waiting")} />;
 }
 
@@ -58,7 +61,7 @@ export function WorkersPage() {
 }
 
 /** Workers add their host and process to the name that they were given; both are shown below it. */
-const shownName = ({ name, host, pid }: Worker): string => name.replace(`:${host}:${pid}`, "") || name;
+export const shownName = ({ name, host, pid }: Worker): string => name.replace(`:${host}:${pid}`, "") || name;
 
 function WorkerRow({ one }: { one: Worker }) {
   return (
