@@ -87,7 +87,8 @@ JUDGES: Mapping[str, Callable[[Sequence[Point]], float]] = {
 
 def growth_line(what: str, points: Sequence[Point], judge: Callable[[Sequence[Point]], float]) -> Line:
     shown = ", ".join(f"{point.n:,}: {point.server_us:.0f} + {point.store_us:.0f}" for point in points)
-    details = {"points": [[point.n, point.server_us, point.store_us] for point in points]}
+    curve = [[point.n, point.server_us, point.store_us] for point in points]
+    details = {"points": curve, "linear": judge is linear}
     note = f"us of server + store at {shown}"
     return Line(f"growth of {what}, of what is allowed", judge(points), "x", None, at_most(NOISE), note, details)
 
