@@ -43,7 +43,7 @@ class CallRounds:
             orders = msgspec.structs.replace(self._orders, topic=topic, count=calls)
             if work == "pull":
                 self._fill(orders)
-            count = calls // 2 if work == "life" else calls
+            count = calls // 2 if work in ("life", "chained") else calls
             found = self._meter.run(msgspec.structs.replace(orders, work=work, count=count))
             if number:
                 used.append(found)

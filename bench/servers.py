@@ -18,6 +18,7 @@ import msgspec
 
 from dueline.client.connection import Connection
 from dueline.http1.messages import BadAnswer, request_bytes
+from dueline.parent_death import ends_with_parent
 from dueline.testing.process import DUELINE, free_port
 from tools.faults.server_process import descendants
 
@@ -171,7 +172,7 @@ class Server:
             time.sleep(0.05)
 
     def launch(self) -> None:
-        """Start it in its own process group, without waiting."""
+        """Start it in its own process group, without waiting. It ends with this process, even if that is killed."""
         with self._output.open("ab") as out:
             self._process = subprocess.Popen(
                 self._command,
@@ -179,6 +180,7 @@ class Server:
                 stdout=out,
                 stderr=out,
                 start_new_session=True,
+                preexec_fn=ends_with_parent(signal.SIGTERM),
                 env={**os.environ, **self._environment},
             )
 

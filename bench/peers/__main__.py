@@ -59,6 +59,8 @@ def _compare_queues(rounds: int, jobs: int, results: Path, keep: bool) -> None:
     row = RowResult("queues", queues.lines(found))
     print_table([row])
     path = write([row], facts, "peers", results)
+    for warning in committed.warnings([row], "peers"):
+        print(f"warning: {warning}")
     print(f"load {facts['load_before']:.1f} at the start; written to {path}")
     if keep:
         print(f"kept in {committed.keep([row], facts, 'peers')}")

@@ -16,8 +16,14 @@ from ..servers import folder, server
 from ..sizes import Sizes
 from ..usage import Usage, median
 
-TARGETS = {"send": (19, 12), "pull": (21, 13), "ack": (19, 14), "life": (60, 45)}
-NAMES = {"send": "a send", "pull": "a pull", "ack": "an ack", "life": "a whole life"}
+TARGETS = {"send": (19, 12), "pull": (21, 13), "ack": (19, 14), "life": (60, 45), "chained": (60, 45)}
+NAMES = {
+    "send": "a send",
+    "pull": "a pull",
+    "ack": "an ack",
+    "life": "a whole life",
+    "chained": "a whole life, ack in the next pull",
+}
 
 
 def cpu(sizes: Sizes) -> list[Line]:

@@ -40,7 +40,7 @@ def dialects(sizes: Sizes) -> list[Line]:
         poll, other = one.client(), one.client()
         late = {
             "camellia long poll": [_camellia(poll, other, number) for number in range(sizes.wakeups)],
-            "ouqiang pop": [_ouqiang(poll, other, number) for number in range(max(5, sizes.wakeups // 4))],
+            "ouqiang pop": [_ouqiang(poll, other, number) for number in range(min(20, max(5, sizes.wakeups // 4)))],
         }
         poll.close()
         other.close()

@@ -32,6 +32,8 @@ NOISE = 1.15
 READY_S = 60.0
 LOOK_S = 0.05
 MOST_BYTES = 100_000_000  # of all bodies of a round
+IN_FLIGHT_BYTES = 4 << 20
+"""Of all bodies that are sent at once: a quarter of `limits.max_queued_bytes`, above which sends are refused."""
 LINEAR_FROM = 16_384
 """Below this size, the rest of a call hides what its bytes cost."""
 ALL_CONNECTIONS = {"DUELINE_SERVER__MAX_CONNECTIONS": "18000", "DUELINE_SERVER__MAX_CONNECTIONS_PER_ADDRESS": "18000"}
@@ -85,7 +87,8 @@ JUDGES: Mapping[str, Callable[[Sequence[Point]], float]] = {
 
 def growth_line(what: str, points: Sequence[Point], judge: Callable[[Sequence[Point]], float]) -> Line:
     shown = ", ".join(f"{point.n:,}: {point.server_us:.0f} + {point.store_us:.0f}" for point in points)
-    details = {"points": [[point.n, point.server_us, point.store_us] for point in points]}
+    curve = [[point.n, point.server_us, point.store_us] for point in points]
+    details = {"points": curve, "linear": judge is linear}
     note = f"us of server + store at {shown}"
     return Line(f"growth of {what}, of what is allowed", judge(points), "x", None, at_most(NOISE), note, details)
 
@@ -170,7 +173,8 @@ def _body(sizes: Sizes) -> dict[str, list[Point]]:
         meter, orders = Meter(one), _retaining_nothing(one, "bodies")
         for size in sizes.growth_bodies:
             count = max(100, min(sizes.growth_calls, MOST_BYTES // size))
-            lives = msgspec.structs.replace(orders, work="life", body_bytes=size, count=count)
+            at_once = min(orders.connections, IN_FLIGHT_BYTES // size)
+            lives = msgspec.structs.replace(orders, work="life", body_bytes=size, count=count, connections=at_once)
             points.append(_point(size, _rounds(meter, lives, sizes)))
     return {"a life by bytes of body": points}
 

@@ -30,6 +30,7 @@ THEIRS = ("--appendonly", "yes", "--appendfsync", "always")
 REWRITES = ("--auto-aof-rewrite-percentage", "100", "--auto-aof-rewrite-min-size", "64mb")
 COMPACT = ("--hash-max-listpack-entries", "512", "--zset-max-listpack-entries", "128")
 CALLS = 5  # times those of the cpu row, so that files are rewritten
+MOST_CALLS, MOST_ROUNDS = 100_000, 3  # because there are up to seven kinds
 WORKS = {"send": "a send", "life": "a whole life"}
 
 
@@ -44,9 +45,9 @@ def stores(sizes: Sizes) -> list[Line]:
             connection = StoreConnection(Path(node.url.removeprefix("unix://")))
             stack.callback(connection.close)
             rounds[f"{_version(connection)}, {name}"] = CallRounds(one, place, list(WORKS), store=connection)
-        for number in range(sizes.rounds + 1):
+        for number in range(min(sizes.rounds, MOST_ROUNDS) + 1):
             for side in rounds.values() if number % 2 else reversed(rounds.values()):
-                side.round(number, sizes.cpu_calls * CALLS)
+                side.round(number, min(MOST_CALLS, sizes.cpu_calls * CALLS))
     first, *_ = rounds.values()
     return [
         line

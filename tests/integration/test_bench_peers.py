@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import itertools
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from bench.broken import Broken
-from bench.peers import lateness, processes, sending, tables
+from bench.peers import lateness, processes, queues, sending, tables
 from bench.peers.contestants import CONTESTANTS, Contestant
 from bench.peers.lateness import Lateness
 from bench.peers.programs import contest
@@ -129,3 +131,15 @@ def test_the_whole_of_it_runs_with_our_own_contestants(tmp_path: Path) -> None:
         "dueline direct": (0, 0),
         "dueline http": (0, 0),
     }
+
+
+@pytest.mark.parametrize("start", [queues._dueline, queues._library], ids=["server", "library"])
+def test_a_queue_of_ours_does_every_work_and_its_processes_are_counted(start: Any) -> None:
+    is_server = start is queues._dueline
+    with contextlib.ExitStack() as stack:
+        _, measured = start(stack)
+        for work in ("send", "life", "chained") if is_server else ("send", "life"):
+            found = measured(work, 100)
+            assert found.per_s > 0
+            assert set(found.cpu_us) == ({"server", "store", "load"} if is_server else {"python", "store"})
+            assert min(found.cpu_us.values()) > 0

@@ -99,6 +99,16 @@ def native(caller: list[Caller]) -> Iterator[bytes]:
         )
 
 
+def chained(caller: list[Caller]) -> Iterator[bytes]:
+    """The ack goes with the next pull, which gets no job here."""
+    for _ in range(ROUNDS):
+        yield post("/v1/topics/t/jobs", b'{"body":1}')
+        yield post("/v1/topics/t/pull", b'{"max":1,"lease_ms":10000}')
+        pulled = caller[0].answers[-1]
+        ack = b'{"id":"%b","lease":"%b"}' % (part(pulled, b"id"), part(pulled, b"lease"))
+        yield post("/v1/topics/t/pull", b'{"max":1,"ack":[%b]}' % ack)
+
+
 def camellia(caller: list[Caller]) -> Iterator[bytes]:
     form = "application/x-www-form-urlencoded"
     for _ in range(ROUNDS):
@@ -128,7 +138,10 @@ async def listening(url: str) -> AsyncIterator[int]:
         await store.stop()
 
 
-@pytest.mark.parametrize(("talk", "ends"), [(native, b'"acked"'), (camellia, b'"success"')], ids=["native", "camellia"])
+TALKS = [(native, b'"acked"'), (chained, b'"acked"'), (camellia, b'"success"')]
+
+
+@pytest.mark.parametrize(("talk", "ends"), TALKS, ids=["native", "chained", "camellia"])
 async def test_a_life_makes_no_task_and_no_future(talk: Callable[[list[Caller]], Iterator[bytes]], ends: bytes) -> None:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, CountingLoop)

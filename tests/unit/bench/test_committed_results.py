@@ -76,6 +76,23 @@ def test_every_kind_of_line_can_be_drawn() -> None:
     assert bars == ["good", "bad", "plain"]
 
 
+def bar_widths(*lines: Line) -> list[float]:
+    picture = ElementTree.fromstring(plots.bars(rows([RowResult("dashboard", lines)])[0]["lines"]))
+    return [float(bar.get("width", "")) for bar in picture.iter("{http://www.w3.org/2000/svg}rect")]
+
+
+def test_what_should_not_be_at_all_is_a_line_if_there_is_none_and_the_longest_bar_if_there_is() -> None:
+    assert bar_widths(Line("none", 0.0, "", None, at_most(0)), Line("some", 3.0, "", None, at_most(0))) == [2.0, 300.0]
+
+
+def test_a_curve_that_may_be_linear_is_drawn_straight() -> None:
+    line = growth_line("a life by bytes of body", points((10, 10), (100, 100), (1_000, 1_000)), linear)
+    picture = ElementTree.fromstring(plots.curves(rows([RowResult("growth", [line])])[0]["lines"]))
+    curve = next(picture.iter("{http://www.w3.org/2000/svg}polyline")).get("points", "")
+    heights = [float(point.split(",")[1]) for point in curve.split()]
+    assert heights[1] == pytest.approx((heights[0] + heights[2]) / 2, abs=0.2)
+
+
 def test_a_curve_has_a_line_for_the_server_and_one_for_the_store() -> None:
     line = growth_line("a send by topics", points((10, 10), (100, 12)), logarithmic)
     picture = ElementTree.fromstring(plots.curves(rows([RowResult("growth", [line])])[0]["lines"]))

@@ -1,13 +1,14 @@
 """The calls of every job on the line (the fast path without coroutines, server.lines): from the bytes of a body to the
 engine's posted call, and back to bytes.
 
-What the head says (namespace, topic, media type, rights) is decided when a line is made. A body that is about several
-steps leaves the line in `__call__`, to the handler of the route: a list of sends, a pull that acks first.
+What the head says (namespace, topic, media type, rights) is decided when a line is made. A list of sends leaves the
+line in `SendLine.__call__`, to the handler of the route. A pull that acks first takes the line twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
+from contextvars import copy_context
 from functools import partial
 from typing import Any
 
@@ -17,7 +18,7 @@ from ...api import answers as a
 from ...api import requests as r
 from ...api.operations import BY_NAME
 from ...api.reply import to_json
-from ...engine.commands import Sent
+from ...engine.commands import Pull, Sent
 from ...engine.completion import Begun, leave
 from ...engine.engine import Engine
 from ...engine.errors import BadRequest, DuelineError
@@ -93,18 +94,56 @@ class PullLine(_Line):
 
     def __call__(self, request: Request, answer: Answer) -> Begun | None:
         asked = decoded(_pull, request.body) if request.body else _PULL
-        if asked.ack:
-            return leave(self._handler(request), answer)
         command = decode.pull_one(asked, self._namespace, self._topic)
-        return self._engine.post_pull(command, partial(self._pulled, answer))
+        if not asked.ack:
+            return self._engine.post_pull(command, partial(self._pulled, answer, ()))
+        refs, both = decode.acks(asked.ack), _AckThenPull()
+        try:
+            on_acked = partial(self._acked, answer, both, command, [ref.id for ref in refs])
+            self._engine.post_ack(self._namespace, self._topic, refs, on_acked)
+        except BadRequest as error:
+            raise in_list(error, "ack") from None
+        return both
 
-    def _pulled(self, answer: Answer, jobs: list[LeasedJob] | BaseException) -> None:
+    def _acked(
+        self, answer: Answer, both: _AckThenPull, command: Pull, ids: Sequence[str], done: Sequence[Any] | BaseException
+    ) -> None:
+        """The acks are stored. Pull, unless the client is gone or the store failed for one of them."""
+        if isinstance(done, BaseException):
+            results = of_each(done, ids) or ()
+            failed = next((one for one in results if isinstance(one, DuelineError)), done)
+            answer(in_list(failed, "ack") if isinstance(failed, BadRequest) else failed)
+        elif not both.cancelled:
+            on_pulled = partial(self._pulled, answer, encode.outcomes(ids, done, encode.acked))
+            try:
+                both.pull = both.context.run(self._engine.post_pull, command, on_pulled)
+            except DuelineError as error:
+                answer(error)
+
+    def _pulled(self, answer: Answer, acked: tuple[a.Outcome, ...], jobs: list[LeasedJob] | BaseException) -> None:
         if isinstance(jobs, BaseException):
             answer(jobs)
             return
         undelivered = partial(self._engine.undelivered, self._namespace, jobs) if jobs else None
-        views = a.LeasedJobs(tuple([encode.leased_view(job) for job in jobs]), ())
+        views = a.LeasedJobs(tuple([encode.leased_view(job) for job in jobs]), acked)
         answer(Response(200, to_json(views), undelivered=undelivered))
+
+
+class _AckThenPull:
+    """A pull that acks first. If it is cancelled before the acks are stored, nothing is pulled. `context` says who
+    makes the call (`engine.outcomes`); a reply to acks arrives in the context of somebody else."""
+
+    __slots__ = ("cancelled", "context", "pull")
+
+    def __init__(self) -> None:
+        self.context = copy_context()
+        self.pull: Begun | None = None
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+        if self.pull is not None:
+            self.pull.cancel()
 
 
 class AckLine(_Line):
