@@ -61,19 +61,19 @@ MUTANTS = (
     Mutant("a repeated ack acts again", "life", "ack", "again", "false"),
     Mutant("a repeated call acts again", "life", "lib/head", "sub(V[1], 1, 8) == nonce", "false"),
     # what the usual case leaves to the rest of its script
-    Mutant("a usual send does not see an end", "life", "send", " and not runs[i] and N[o - 4]", " and N[o - 4]"),
-    Mutant("a usual send replaces", "life", "send", "fresh and not records[i]", "fresh"),
-    Mutant("a usual send does not index a tag", "life", "send", " and N[o - 4] % 32 < 16", ""),
+    Mutant("a usual send does not see an end", "life", "send", "records[place] or runs[place]", "records[place]"),
+    Mutant("a usual send replaces", "life", "send", "records[place] or runs[place]", "runs[place]"),
+    Mutant("a usual send does not index a tag", "life", "send", " and N[o + 2] % 32 < 16", ""),
     Mutant(
         "a usual send forgets the ttl",
         "life",
         "send",
-        "    if ttl > 0 then\n      local ends",
-        "    if false then\n      local ends",
+        "      if ttl > 0 then\n        local ends",
+        "      if false then\n        local ends",
     ),
     Mutant("a usual pull does not see an expired lease", "life", "pull", "if next_at <= now then", "if false then"),
-    Mutant("a usual pull does not see a pause", "life", "pull", " or (V[7] and tonumber(V[7]) > now)", ""),
-    Mutant("a usual pull does not see the in-flight limit", "life", "pull", "(V[3] and tonumber(V[3]) > 0)", "false"),
+    Mutant("a usual pull does not see a pause", "life", "pull", " or (V[7] and V[7] + 0 > now)", ""),
+    Mutant("a usual pull does not see the in-flight limit", "life", "pull", "(V[3] and V[3] + 0 > 0)", "false"),
     Mutant("a usual pull delivers an expired job", "life", "pull", "if exp > 0 and exp <= now then", "if false then"),
     Mutant(
         "a usual pull counts no delivery",
@@ -104,7 +104,7 @@ MUTANTS = (
     Mutant("a usual ack drops a kept body", "life", "ack", "if bodies == 0 then", "if true then"),
     Mutant("a usual ack is never too late", "life", "ack", " or time <= now or", " or"),
     Mutant("a usual ack is not counted", "life", "ack", "(V[7] or 0) + n)", "(V[7] or 0) + 0)"),
-    Mutant("a usual ack wakes nobody at the limit", "sleepers", "ack", " or (V[3] and tonumber(V[3]) > 0)", ""),
+    Mutant("a usual ack wakes nobody at the limit", "sleepers", "ack", " or (V[3] and V[3] + 0 > 0)", ""),
     # histories
     Mutant("a usual delivery has no history", "life", "pull", "if budget > 0 then -- as", "if false then -- as"),
     Mutant(
@@ -124,7 +124,7 @@ MUTANTS = (
     Mutant("an edit before the first delivery is not told", "life", "edit", "not job.fresh or", "not job.fresh and"),
     Mutant("a history is counted for ever", "life", "lib/ends", "count('hb', -history_bytes(job))", ""),
     Mutant("a usual ack counts a history for ever", "life", "ack", "if dropped > 0 then", "if false then"),
-    Mutant("a usual ack forgets the history", "life", "ack", "100, reason, deliveries", "100, 0, deliveries"),
+    Mutant("a usual ack forgets the history", "life", "ack", "= sub(run, 2, 11),", "= '\\0' .. sub(run, 3, 11),"),
     # time
     Mutant(
         "retention counts from the clean-up",

@@ -2,21 +2,22 @@
 -- pull: lease the earliest deliverable jobs to the waiters of one process, in their order.
 -- KEYS   m j r s l a d g k
 -- ARGV   1 now_ms or ""   2 expected now (lib/time) or ""   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent   9 process
---        numbers  default lease, wait_ms, max bytes, budget of histories (lib/history), then per waiter: max, lease_ms (0 = the
---                 job's own)
---        blob     token base (8 bytes), then nothing, or per waiter its sized name (one byte of size)
+--        numbers  default lease, wait_ms, max bytes, budget of histories (lib/history), then per run of waiters that are alike:
+--                 max of all of them, lease_ms (0 = the job's own)
+--        blob     token base (8 bytes), then nothing, or per run its sized name (one byte of size)
 -- RETURN status now note extra (1 unlisted, 2 off duty)   numbers   blob           (lib/reply)
 --        numbers  next (-1 = none), more (0/1), expired leases taken, expired, exhausted, policy version, count of jobs, then per
 --                 job with a progress: its number in the token, size of the progress
---        blob     per job: id size:2 record size:4 deliveries:4 uncounted:4 max:4 number in the token:4, then as doubles
---                 deadline, due, since when it could be delivered, expires (0 = never); then the ids; then the records (of a
+--        blob     per job: the first 17 bytes of its run (lib/record), max:4 id size:2 record size:4 number in the token:4, as doubles
+--                 due, since when it could be delivered and expires (0 = never), the id; then the records (of a
 --                 group with its items, lib/items); then the progresses; per job that is dead from now on: reason:1, sized id
 --                 (only in the first answer)
 -- BOUND  max + 100 entries inspected, 1 MiB of records and items; 1,000 items per group
-local FIELDS = { 'pu', 'dp', 'du', 'rt', 'pv', 'p1', 'hb' }
+local N = cmsgpack.unpack(ARGV[5])
+local FIELDS = N[2] > 0 and { 'pu', 'rt', 'pv', 'p1', 'hb', 'dp', 'du' } or { 'pu', 'rt', 'pv', 'p1', 'hb' }
 -- include time
 -- include head
-local N, base, me = cmsgpack.unpack(ARGV[5]), sub(blob, 1, 8), ARGV[9]
+local base, me = sub(blob, 1, 8), ARGV[9]
 local default_lease, wait, max_bytes, budget, want = N[1], N[2], N[3], N[4], 0
 for i = 5, #N, 2 do
   want = want + N[i]
@@ -29,23 +30,26 @@ if #blob > 8 then
     who[i], at = read('>Bc0', blob, at)
   end
 end
-local JOB = '>I2I4I4I4I4I4dddd'
 
 -- The usual case: no pause, no limits, no expired leases; due jobs that can be delivered, with policies that the partition knows.
 -- `break`: another case, and nothing was written.
 repeat
-  if again or not V[2] or want > 1000 or (V[3] and tonumber(V[3]) > 0) or (V[7] and tonumber(V[7]) > now) or (V[10] and tonumber(V[10]) > 0) then
+  if again or not V[2] or want > 1000 or (V[3] and V[3] + 0 > 0) or (V[7] and V[7] + 0 > now) or (V[8] and V[8] + 0 > 0) then
     break
   end
   local next_at = call('ZRANGE', l, 0, 0, 'WITHSCORES')[2]
-  next_at = next_at and tonumber(next_at) or LAST + 1
+  next_at = next_at and next_at + 0 or LAST + 1
   if next_at <= now then
     break
   end
   local entries = call('ZRANGE', s, 0, want, 'WITHSCORES') -- and one more, to see when it is due
   local ids, n, next_due = { unpack(entries, 1, want) }, 0, LAST + 1
+  local score, time -- of the last entry; the next one often has the same
   for i = 1, #entries, 2 do
-    local time = tonumber(entries[i + 1])
+    if entries[i + 1] ~= score then
+      score = entries[i + 1]
+      time = score + 0
+    end
     if time > now or n == want then
       next_due = time
       break
@@ -53,18 +57,20 @@ repeat
     n = n + 1
     ids[n], entries[i + 1] = sub(entries[i], 6), time
   end
-  local heads, names, records, more, soonest, agenda, retried = '', '', {}, 0, nil, nil, nil
+  local heads, records, more, soonest, agenda, retried = '', {}, 0, nil, nil, nil
   local progresses, places = nil, nil -- where they are
-  local used, dropped = V[13] or 0, 0 -- of the budget of histories
+  local used, dropped = V[11] or 0, 0 -- of the budget of histories
   if n > 0 then
     records = call('HMGET', j, unpack(ids, 1, n))
     local runs, started = call('HMGET', r, unpack(ids, 1, n)), { unpack(entries, 1, 2 * n) }
     local policy, own_lease, max, lease, deadline, text = -1, nil, nil, -1, nil, nil -- of the last job; the next one often has the same
-    local credit, left, bytes, taken, sizes, alike = 5, N[5], 0, 0, '', 0
-    local last_attempt, last_by, entry_of, whole -- the history of the last delivery: its attempt, to whom, its entry, and a history of only that
+    local counts, counted, last_reason, last_deliveries, last_uncounted, last_given -- how its run begins, and from what
+    local tail = pack('>I6c0', start, base)
+    local credit, left, bytes, taken = 5, N[5], 0, 0
+    local last_attempt, last_by, whole -- the history of the last delivery: its attempt, to whom, and a history of only its entry
     for i = 1, n do
       local id, record, run, entry, time = ids[i], records[i], runs[i], entries[2 * i - 1], entries[2 * i]
-      if not record or #record < 25 or sub(record, 3, 7) .. id ~= entry then
+      if not record or #record < 25 or sub(record, 3, 7) ~= sub(entry, 1, 5) then
         break
       end
       local flags, number = string.byte(record, 1, 2)
@@ -102,7 +108,7 @@ repeat
         break
       end
       if number ~= policy then
-        local stored = number == 1 and V[12] or call('HGET', m, 'p' .. number)
+        local stored = number == 1 and V[10] or call('HGET', m, 'p' .. number)
         if not stored or #stored < 30 then
           break
         end
@@ -137,12 +143,12 @@ repeat
       if budget > 0 then -- as lib/history does it
         local attempt, by = deliveries - uncounted, who and who[credit]
         if attempt ~= last_attempt or by ~= last_by then
-          local tail = by and by ~= '' and pack('>Bc0', #by, by) or ''
-          last_attempt, last_by, entry_of = attempt, by, pack('>BBI6I3c0', #tail, tail == '' and 1 or 33, start, attempt, tail)
-          whole = pack('>BI2c0', 1, #entry_of, entry_of)
+          local name = by and by ~= '' and pack('>Bc0', #by, by) or ''
+          last_attempt, last_by = attempt, by
+          whole = pack('>BI2BBI6I3c0', 1, 11 + #name, #name, name == '' and 1 or 33, start, attempt, name)
         end
         local from = history > 9 and 12 + string.byte(past) or 1
-        local grows = #entry_of - from + 1 + (history == 0 and 32 or 0)
+        local grows = #whole - 2 - from + (history == 0 and 32 or 0)
         if used + grows > budget then
           dropped = dropped + 1
         else
@@ -150,14 +156,18 @@ repeat
           if history == 0 then
             reason, rest = reason + 64, rest == '' and whole or whole .. rest
           else
-            rest = pack('>BI2c0c0c0', math.min(history + 1, 10), #past + #entry_of - from + 1, sub(past, from), entry_of, sub(run, 51 + #past))
+            rest = pack('>BI2c0c0c0', math.min(history + 1, 10), #past + #whole - 2 - from, sub(past, from), sub(whole, 4), sub(run, 51 + #past))
           end
         end
       end
+      if deadline ~= counted or deliveries ~= last_deliveries or reason ~= last_reason or uncounted ~= last_uncounted or given ~= last_given then
+        counts = pack('>BBI4I4BI6', 76, reason, deliveries, uncounted, given, deadline)
+        counted, last_reason, last_deliveries, last_uncounted, last_given = deadline, reason, deliveries, uncounted, given
+      end
       started[2 * i - 1] = id
-      started[2 * i] = pack('>BBI4I4BI6I6I6I6c0I4c0', 76, reason, deliveries, uncounted, given, deadline, due, exp, start, base, taken, rest)
+      started[2 * i] = pack('>c0I6I6c0I4c0', counts, due, exp, tail, taken, rest)
       entries[2 * i - 1], entries[2 * i] = text, entry
-      runs[i] = pack(JOB, #id, #record, deliveries, uncounted, max, taken, deadline, due, time, exp)
+      runs[i] = pack('>c0I4I2I4I4dddc0', counts, max, #id, #record, taken, due, time, exp, id)
       if progress then
         progresses, places = progresses or {}, places or {}
         progresses[#progresses + 1] = progress
@@ -183,15 +193,8 @@ repeat
     if agenda then
       call('ZADD', a, unpack(agenda))
     end
-    heads, names = table.concat(runs, '', 1, n), table.concat(ids, '', 1, n)
-    -- A repeated call needs the ids: how many of which size, and the ids.
-    for i = 1, n do
-      alike = alike + 1
-      if i == n or #ids[i + 1] ~= #ids[i] then
-        sizes, alike = sizes .. pack('>I2I2', alike, #ids[i]), 0
-      end
-    end
-    set[1], set[2] = 'c:' .. caller, pack('>c0I6I4c0c0', nonce, now, #sizes, sizes, names)
+    heads = table.concat(runs, '', 1, n)
+    set[1], set[2] = memory, pack('>c0I6I4c0', nonce, now, n, heads) -- a repeated call needs the ids
     if budget > 0 then
       set[3], set[4] = 'hb', string.format('%d', used)
     end
@@ -202,16 +205,16 @@ repeat
   next_at = math.min(next_at, next_due)
   local extra, note = n > 0 and not V[6] and 1 or 0, 0 -- a pull that found nothing is no reason to register a topic
   if wait > 0 then
-    if not V[4] or tonumber(V[4]) < now + wait then
+    if not V[4] or V[4] + 0 < now + wait then
       set[#set + 1] = 'wu'
       set[#set + 1] = string.format('%d', now + wait + 5000)
       extra = V[6] and 0 or 1
     end
-    if V[8] ~= me and V[9] and tonumber(V[9]) > now and n == 0 then
+    if V[12] ~= me and V[13] and V[13] + 0 > now and n == 0 then
       extra = extra + 2 -- off duty
     else
       local until_at = math.min((next_at <= LAST and next_at or now) + 1000, now + wait + 1000)
-      if V[8] ~= me or tonumber(V[9]) < until_at - 500 then
+      if V[12] ~= me or V[13] + 0 < until_at - 500 then
         set[#set + 1] = 'dp'
         set[#set + 1] = me
         set[#set + 1] = 'du'
@@ -223,11 +226,11 @@ repeat
     call('HSET', m, unpack(set))
   end
   if soonest then
-    local hint = tonumber(V[5] or 0)
+    local hint = (V[5] or 0) + 0
     soonest = math.min(math.ceil(soonest / 10000) * 10000, LAST)
     note = (hint <= now or soonest < hint) and soonest or 0
   end
-  local numbers = { next_at <= LAST and next_at or -1, more, 0, 0, 0, tonumber(V[11] or 0), n }
+  local numbers = { next_at <= LAST and next_at or -1, more, 0, 0, 0, (V[9] or 0) + 0, n }
   if places then
     for i = 1, #places do
       numbers[7 + i] = places[i]
@@ -235,7 +238,7 @@ repeat
     records[n + 1] = table.concat(progresses)
   end
   local packed = cmsgpack.pack(numbers)
-  return pack(REPLY, 0, extra, now, note, #packed) .. packed .. heads .. names .. table.concat(records, '', 1, places and n + 1 or n)
+  return pack(REPLY, 0, extra, now, note, #packed) .. packed .. heads .. table.concat(records, '', 1, places and n + 1 or n)
 until true
 
 -- include tools
@@ -248,15 +251,16 @@ until true
 -- include merge
 -- include rate
 -- include history
-local heads, ids_out, records_out, progresses, places_of, deaths, jobs = {}, {}, {}, {}, {}, {}, 0
+local heads, records_out, progresses, places_of, deaths, jobs = {}, {}, {}, {}, {}, 0
 local version = tonumber(M.pv or 0) -- of the config that this partition has
 
 local function hand_out(job)
   local record = job.flags % 4 == 3 and record_with_items(job) or job.raw
   local place = struct.unpack('>I4', job.token, 9)
   jobs = jobs + 1
-  heads[jobs] = struct.pack(JOB, #job.id, #record, job.deliveries, job.uncounted, job.policy.max, place, job.time, job.due, job.since or job.due, job.exp)
-  ids_out[jobs], records_out[jobs] = job.id, record
+  local counts = struct.pack('>BBI4I4BI6', 76, job.reason, job.deliveries, job.uncounted, job.given, job.time)
+  heads[jobs] = struct.pack('>c0I4I2I4I4dddc0', counts, job.policy.max, #job.id, #record, place, job.due, job.since or job.due, job.exp, job.id)
+  records_out[jobs] = record
   if job.progress then
     put(progresses, job.progress)
     put(places_of, place, #job.progress)
@@ -268,7 +272,7 @@ local function answer(numbers, note, extra)
   for i = 1, #places_of do
     numbers[7 + i] = places_of[i]
   end
-  local leased = table.concat(heads) .. table.concat(ids_out) .. table.concat(records_out) .. table.concat(progresses)
+  local leased = table.concat(heads) .. table.concat(records_out) .. table.concat(progresses)
   return reply(0, note, extra, cmsgpack.pack(numbers), leased .. table.concat(deaths))
 end
 
@@ -298,14 +302,11 @@ end
 
 if again then
   -- A repeated call: return the jobs that it leased before and that still have this lease.
-  local ids, sizes_end = {}, 18 + struct.unpack('>I4', M.memo, 15)
-  local at = sizes_end + 1
-  for o = 19, sizes_end, 4 do
-    local alike, size = struct.unpack('>I2I2', M.memo, o)
-    for _ = 1, alike do
-      ids[#ids + 1] = string.sub(M.memo, at, at + size - 1)
-      at = at + size
-    end
+  local ids, at = {}, 19
+  for i = 1, (struct.unpack('>I4', M.memo, 15)) do
+    local size = struct.unpack('>I2', M.memo, at + 21)
+    ids[i] = string.sub(M.memo, at + 55, at + 54 + size)
+    at = at + 55 + size
   end
   for _, job in ipairs(load(ids)) do
     if job.phase == 'L' and string.sub(job.token, 1, 8) == base then
@@ -431,11 +432,7 @@ if (inspected >= bound and not empty) or (flushed and jobs < room) then
   more = true
 end
 
-local sizes = {}
-for i, id in ipairs(ids_out) do
-  sizes[i] = struct.pack('>I2I2', 1, #id)
-end
-local memo = struct.pack('>I4', 4 * jobs) .. table.concat(sizes) .. table.concat(ids_out)
+local memo = struct.pack('>I4', jobs) .. table.concat(heads)
 if wait > 0 and (not M.wu or tonumber(M.wu) < now + wait) then
   put(set, 'wu', int(now + wait + 5000))
 end

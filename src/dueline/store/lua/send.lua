@@ -2,8 +2,9 @@
 -- send: store new jobs, and apply the conflict rules to ids that are taken.
 -- KEYS   m j r s l a d g k
 -- ARGV   1 now_ms or ""   2 expected now (lib/time)   3 caller   4 nonce   5 numbers   6 blob   7 channel   8 permanent
---        numbers  policy_version, count of policies, their sizes, count of jobs, then per job:
---                 id size, rest size, flags, policy index, when (delay, or -at), ttl, rules (live + 4 ended + 16 overdue)
+--        numbers  policy_version, count of policies, their sizes, count of jobs, then per run of jobs that are alike:
+--                 how many, id size, flags, policy index, when (delay, or -at), ttl, rules (live + 4 ended + 16 overdue)
+--                 then the size of each job's rest
 --                 then per job with an occurrence: its place, version, at, schedule size; per job that replaces a
 --                 version: its place, version, 0, -1
 --        blob     the policies, the ids, per job its rest (crc, fingerprint, sections, body), the schedules
@@ -29,73 +30,80 @@ end
 -- include head
 -- include opening
 -- include intern
-local base, n = 3 + N[2], N[3 + N[2]]
-local ids, fresh = { unpack(N, 1, n) }, #N == base + n * 7 -- no occurrences, no versions to replace
-for i = 1, n do
-  local size = N[base + i * 7 - 6]
-  ids[i] = sub(blob, at, at + size - 1)
-  at = at + size
+local base, n = 4 + N[2], N[3 + N[2]]
+local ids, i, o, fresh = { unpack(N, 1, n) }, 0, base, true
+while i < n do
+  local last, size = i + N[o], N[o + 1]
+  for place = i + 1, last do
+    ids[place] = sub(blob, at, at + size - 1)
+    at = at + size
+  end
+  fresh = fresh and N[o + 2] % 32 < 16 and interned[N[o + 3]] > 0 -- no tags, and its policy has a number
+  i, o = last, o + 7
 end
+local sizes = o - 1 -- in front of those of the rests
+fresh = fresh and #N == sizes + n -- no occurrences, no versions to replace
 local records = call('HMGET', j, unpack(ids))
 local runs = call('HMGET', r, unpack(ids))
-for i = 1, n do
-  local o = base + i * 7 -- the id is free, the job has no tags, and its policy has a number
-  fresh = fresh and not records[i] and not runs[i] and N[o - 4] % 32 < 16 and interned[N[o - 3]] > 0
+for place = 1, n do
+  if records[place] or runs[place] then -- the id is taken
+    fresh = false
+  end
 end
 
 -- The usual case: new jobs whose times are all that needs an index entry, on an open partition with the data and the policy
 -- that the caller knows. Tables have their size from the beginning, because growing costs more than filling them.
-local agrees = V[7] == epoch and tonumber(V[2] or -1) >= highest and (V[8] and tonumber(V[8]) <= N[1] or not V[8] and N[1] == 0)
+local agrees = V[7] == epoch and (V[2] or -1) + 0 >= highest and (V[8] and V[8] + 0 <= N[1] or not V[8] and N[1] == 0)
 local is_open = not V[9]
 if topic and is_open then -- as in lib/closed
   is_open = not tonumber(call('HGET', j, ''))
 end
 if fresh and agrees and is_open and not again and (V[2] or not permanent) then -- else lib/tools opens it
-  local seq, first, soonest, ends_at = tonumber(V[2] or 0), LAST, nil, nil
+  local seq, first, soonest, ends_at = (V[2] or 0) + 0, LAST, nil, nil
   local h, z = { unpack(N, 1, 2 * n) }, { unpack(N, 1, 2 * n) }
-  local before, due, text -- jobs sent together often have the same time
-  for i = 1, n do
-    local o = base + i * 7
-    local id, when, ttl, behind = ids[i], N[o - 2], N[o - 1], at + N[o - 5]
-    if when ~= before then
-      if when == 0 then
-        due = now
-      elseif when > 0 then
-        due = math.min(start + when, LAST)
-      else
-        due = math.min(math.max(-when, now), LAST)
-      end
-      before, text = when, string.format('%d', due)
-      if due < first then
-        first = due
+  local created = pack('>I6', start)
+  i = 0
+  for o = base, sizes, 7 do
+    local when, ttl, due = N[o + 4], N[o + 5], now
+    if when > 0 then
+      due = math.min(start + when, LAST)
+    elseif when < 0 then
+      due = math.min(math.max(-when, now), LAST)
+    end
+    if due < first then
+      first = due
+    end
+    local flags, text, last = string.char(N[o + 2], interned[N[o + 3]]), string.format('%d', due), i + N[o]
+    for place = i + 1, last do -- concatenating costs less than packing a text
+      seq = seq + 1
+      local id, number, behind = ids[place], pack('>I5', seq), at + N[sizes + place]
+      h[2 * place - 1], h[2 * place] = id, flags .. number .. created .. sub(blob, at, behind - 1)
+      z[2 * place - 1], z[2 * place] = text, number .. id
+      at = behind
+      if ttl > 0 then
+        local ends = math.min(due + ttl, LAST)
+        ends_at, soonest = ends_at or {}, math.min(soonest or LAST, ends)
+        ends_at[#ends_at + 1] = string.format('%d', ends)
+        ends_at[#ends_at + 1] = 'x' .. id
       end
     end
-    seq = seq + 1
-    h[2 * i - 1], h[2 * i] = id, pack('>BBI5I6c0', N[o - 4], interned[N[o - 3]], seq, start, sub(blob, at, behind - 1))
-    z[2 * i - 1], z[2 * i] = text, pack('>I5c0', seq, id)
-    at = behind
-    if ttl > 0 then
-      local ends = math.min(due + ttl, LAST)
-      ends_at, soonest = ends_at or {}, math.min(soonest or LAST, ends)
-      ends_at[#ends_at + 1] = string.format('%d', ends)
-      ends_at[#ends_at + 1] = 'x' .. id
-    end
+    i = last
   end
   local wake = false -- a waiter must be woken, because one of these jobs is due before all others
-  if V[4] and tonumber(V[4]) > now then
+  if V[4] and V[4] + 0 > now then
     local top = call('ZRANGE', s, 0, 0, 'WITHSCORES')
-    wake = not top[2] or first < tonumber(top[2])
+    wake = not top[2] or first < top[2] + 0
   end
   call('HSET', j, unpack(h))
   call('ZADD', s, unpack(z))
   local note, packed = 0, cmsgpack.pack({ now, start, seq })
   if soonest then
     call('ZADD', a, unpack(ends_at))
-    local agenda = tonumber(V[5] or 0)
+    local agenda = (V[5] or 0) + 0
     soonest = math.min(math.ceil(soonest / 10000) * 10000, LAST)
     note = (agenda <= now or soonest < agenda) and soonest or 0
   end
-  call('HSET', m, 'seq', string.format('%d', seq), 'c:' .. caller, pack('>c0I6I4c0', nonce, now, #packed, packed), unpack(set))
+  call('HSET', m, 'seq', string.format('%d', seq), memory, pack('>c0I6I4c0', nonce, now, #packed, packed), unpack(set))
   if wake then
     call('SPUBLISH', channel, '')
   end
@@ -137,19 +145,24 @@ open_partition()
 -- include ends
 -- include elsewhere
 -- include fence
-local rests = {}
-for i = 1, n do
-  local size = N[base + i * 7 - 5]
-  rests[i] = string.sub(blob, at, at + size - 1)
+local rests, of = {}, {} -- per job; where its numbers are
+for place = 1, n do
+  local size = N[sizes + place]
+  rests[place] = string.sub(blob, at, at + size - 1)
   at = at + size
+end
+for o = base, sizes, 7 do
+  for _ = 1, N[o] do
+    put(of, o)
+  end
 end
 
 local function store(i, code)
-  local o = base + (i - 1) * 7
-  local id, rest, flags, when, ttl = ids[i], rests[i], N[o + 3], N[o + 5], N[o + 6]
-  local number = interned[N[o + 4]]
+  local o = of[i]
+  local id, rest, flags, when, ttl = ids[i], rests[i], N[o + 2], N[o + 4], N[o + 5]
+  local number = interned[N[o + 3]]
   if number == 0 then
-    local text = texts[N[o + 4]]
+    local text = texts[N[o + 3]]
     flags = flags + 64
     rest = string.sub(rest, 1, 12) .. struct.pack('>I2', #text) .. text .. string.sub(rest, 13)
   end
@@ -178,7 +191,7 @@ end
 
 local names = {}
 local occurrences, replaced = {}, {} -- by place
-for o = base + n * 7 + 1, #N, 4 do
+for o = sizes + n + 1, #N, 4 do
   if N[o + 3] < 0 then
     replaced[N[o]] = N[o + 1]
   else
@@ -225,7 +238,7 @@ local function replace(i)
   end
   store_tagged(i, live and REPLACED or CREATED)
   if live and old.progress then
-    local due, ttl = results[#results - 1], N[base + i * 7 - 1]
+    local due, ttl = results[#results - 1], N[of[i] + 5]
     old.reason, old.deliveries, old.uncounted, old.given, old.token, old.error, old.past = 0, 0, 0, 0, NO_TOKEN, '', nil
     old.time, old.due, old.exp, old.changed = due, due, ttl > 0 and math.min(due + ttl, LAST) or 0, start
     collect('hr', old.id, run_text(old, 'W'))
@@ -252,7 +265,7 @@ for i = 1, n do
   elseif not records[i] and not runs[i] then
     create(i)
   else
-    local rules = N[base + i * 7]
+    local rules = N[of[i] + 6]
     local old = load({ ids[i] })[1]
     if old.state == 'E' or (old.home and old.home ~= m) then
       if old.state ~= 'E' and (old.state == nil or rule_of(old, rules) == 2) then

@@ -142,7 +142,10 @@ def encode_send(items: Sequence[SendItem], policy_version: int, topic: bytes | N
     """Numbers and blob of send.lua. `topic` is given in namespaces with `namespace_ids`, where a record must name its
     topic."""
     policies: dict[JobPolicy, int] = {}
-    per_job: list[int] = []
+    runs: list[int] = []
+    alike = None
+    sizes: list[int] = []
+    special: list[int] = []
     ids: list[bytes] = []
     pieces: list[bytes] = []
     last, index = None, 0
@@ -155,16 +158,22 @@ def encode_send(items: Sequence[SendItem], policy_version: int, topic: bytes | N
         when = item.delay_ms if item.at_ms is None else -max(item.at_ms, 1)
         ids.append(id)
         pieces += (rest, body)
-        per_job += (len(id), len(rest) + len(body), flags, index, when, item.ttl_ms or 0, _rules(item))
+        kind = (len(id), flags, index, when, item.ttl_ms or 0, _rules(item))
+        if kind == alike:
+            runs[-7] += 1
+        else:
+            alike = kind
+            runs += (1, *kind)
+        sizes.append(len(rest) + len(body))
     for place, item in enumerate(items, 1):
         if item.occurrence is not None:
             schedule = item.occurrence.schedule.encode()
-            per_job += (place, item.occurrence.version, item.occurrence.at_ms, len(schedule))
+            special += (place, item.occurrence.version, item.occurrence.at_ms, len(schedule))
             pieces.append(schedule)
         elif item.replaces is not None:
-            per_job += (place, item.replaces, 0, -1)
+            special += (place, item.replaces, 0, -1)
     texts = [pack_policy(policy) for policy in policies]
-    numbers = [policy_version, len(texts), *map(len, texts), len(items), *per_job]
+    numbers = [policy_version, len(texts), *map(len, texts), len(items), *runs, *sizes, *special]
     return pack_numbers(numbers), b"".join((*texts, *ids, *pieces))
 
 

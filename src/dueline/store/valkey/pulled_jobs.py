@@ -9,7 +9,8 @@ from ...engine.job import LeasedJob
 from .codec import read_record, unpack_id
 from .lease_tokens import token_text
 
-_HEAD = struct.Struct(">HIIIIIdddd")
+_HEAD = struct.Struct(">xxIIxHIIHIIddd")
+_ID, _RECORD = 5, 6  # where it has their sizes
 _COUNT = 6  # where the numbers have the count of jobs; behind it are the progresses
 
 
@@ -19,12 +20,14 @@ def decode(
     """(intact jobs, jobs with a damaged body)."""
     good: list[LeasedJob] = []
     corrupt: list[LeasedJob] = []
-    heads, id_at, at, end = _layout(numbers, blob)
+    heads, at, end = _layout(numbers, blob)
     progresses: dict[int, bytes] = {}
     for place, size in zip(numbers[_COUNT + 1 :: 2], numbers[_COUNT + 2 :: 2], strict=True):
         progresses[place] = blob[end : end + size]
         end += size
-    for id_size, size, deliveries, uncounted, most, place, deadline, due, since, expires in heads:
+    id_at = 0
+    for deliveries, uncounted, deadline_high, deadline, most, id_size, size, place, due, since, expires in heads:
+        id_at += _HEAD.size
         id = unpack_id(blob[id_at : id_at + id_size])
         id_at += id_size
         record = read_record(blob[at : at + size])
@@ -40,7 +43,7 @@ def decode(
             deliveries,
             most or None,
             token_text(base + place.to_bytes(4, "big")),
-            int(deadline),
+            deadline_high << 32 | deadline,
             int(due),
             record.created_at_ms,
             now_ms - int(since),
@@ -57,12 +60,16 @@ def decode(
 
 def deaths_in(numbers: Sequence[int], blob: bytes) -> bytes:
     """What is behind the jobs."""
-    return blob[_layout(numbers, blob)[3] + sum(numbers[_COUNT + 2 :: 2]) :]
+    return blob[_layout(numbers, blob)[2] + sum(numbers[_COUNT + 2 :: 2]) :]
 
 
-def _layout(numbers: Sequence[int], blob: bytes) -> tuple[list[tuple[int, ...]], int, int, int]:
-    """The heads of the jobs, and where the ids, the records and the progresses begin."""
-    ids_at = numbers[_COUNT] * _HEAD.size
-    heads = [_HEAD.unpack_from(blob, at) for at in range(0, ids_at, _HEAD.size)]
-    records_at = ids_at + sum(head[0] for head in heads)
-    return heads, ids_at, records_at, records_at + sum(head[1] for head in heads)
+def _layout(numbers: Sequence[int], blob: bytes) -> tuple[list[tuple[int, ...]], int, int]:
+    """The heads of the jobs, each with its id behind it, and where the records and the progresses begin."""
+    heads: list[tuple[int, ...]] = []
+    at = end = 0
+    for _ in range(numbers[_COUNT]):
+        head = _HEAD.unpack_from(blob, at)
+        heads.append(head)
+        at += _HEAD.size + head[_ID]
+        end += head[_RECORD]
+    return heads, at, at + end

@@ -36,10 +36,18 @@ def body_size(item: SendItem | Edit) -> int:
 def pull(which: Pull, base: bytes, history_bytes: int) -> Encoded:
     """pull.lua"""
     numbers = [which.default_lease_ms, which.wait_ms, PULL_BYTES, history_bytes]
+    by: list[str | None] = []
+    alike = None
     for credit in which.credits:
-        numbers += (credit.max, credit.lease_ms or 0)
-    if any(credit.by for credit in which.credits):
-        names = [cut_name(credit.by) for credit in which.credits]
+        kind = (credit.lease_ms, credit.by)
+        if kind == alike:  # jobs are handed out in order, so these are one larger credit
+            numbers[-2] += credit.max
+        else:
+            alike = kind
+            by.append(credit.by)
+            numbers += (credit.max, credit.lease_ms or 0)
+    if any(by):
+        names = [cut_name(name) for name in by]
         return pack_numbers(numbers), base + b"".join(len(name).to_bytes() + name for name in names)
     return pack_numbers(numbers), base
 
@@ -48,9 +56,14 @@ def refs(items: Sequence[Ref]) -> Encoded:
     """ack.lua"""
     numbers: list[int] = []
     pieces: list[bytes] = []
+    id_size = token_size = -1
     for item in items:
         id, token = pack_id(item.id), token_bytes(item.token)
-        numbers += (len(id), len(token))
+        if len(id) == id_size and len(token) == token_size:
+            numbers[-3] += 1
+        else:
+            id_size, token_size = len(id), len(token)
+            numbers += (1, id_size, token_size)
         pieces += (id, token)
     return pack_numbers(numbers), b"".join(pieces)
 

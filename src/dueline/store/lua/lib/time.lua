@@ -8,8 +8,9 @@ if ARGV[1] ~= '' then
   start = now
 else
   local t = redis.call('TIME')
-  local us = t[2] % 1000
-  now = t[1] * 1000 + (t[2] - us) / 1000
+  local micros = t[2] + 0 -- of this second
+  local us = micros % 1000
+  now = t[1] * 1000 + (micros - us) / 1000
   start = us > 0 and now + 1 or now
 end
 local stepped = false -- the clock is not where the caller expects it: change nothing
@@ -17,5 +18,5 @@ local highest = 0
 if ARGV[2] ~= '' then
   local expected, tolerance
   expected, tolerance, highest = struct.unpack('>ddd', ARGV[2])
-  stepped = tolerance > 0 and math.abs(now - expected) > tolerance
+  stepped = tolerance > 0 and (now - expected > tolerance or expected - now > tolerance)
 end

@@ -70,7 +70,7 @@ local function write_all(packed, text, memo)
   if seq ~= tonumber(M.seq or 0) then
     put(set, 'seq', int(seq))
   end
-  put(set, 'c:' .. caller, nonce .. struct.pack('>I6', now) .. (memo or struct.pack('>I4', #packed) .. packed .. text))
+  put(set, memory, nonce .. struct.pack('>I6', now) .. (memo or struct.pack('>I4', #packed) .. packed .. text))
   redis.call('HSET', m, unpack(set))
   return note, M.reg and 0 or 1
 end
