@@ -8,6 +8,7 @@ import pytest
 
 from dueline.dialects.http import Response, Route
 from dueline.server.browser import BrowserRules
+from dueline.server.front import FrontLimits
 from tests.kit.waiting import until
 
 from .kit import OpenSite, Site, assert_error
@@ -20,7 +21,7 @@ async def test_a_repeated_head_is_remembered_once_and_carries_its_own_body_each_
     for body in (b"hello", b"world", b"again"):
         shown = (await client.ask(HEAD + body)).json()
         assert (shown["body"], shown["headers"]["x-kind"]) == (body.decode(), "y")
-    assert list(site.front.heads) == [HEAD]
+    assert list(site.front.heads.exact) == [HEAD]
     other = await site.client()
     assert (await other.ask(HEAD + b"other")).json()["body"] == "other"
 
@@ -31,7 +32,7 @@ async def test_the_second_half_of_a_request_is_never_taken_for_a_head(cut: int, 
     await client.send(HEAD[:cut])
     await until(lambda: not all(connection._reader.between for connection in site.front._connections), every_s=0)
     assert (await client.ask(HEAD[cut:] + b"hello")).json()["body"] == "hello"
-    assert HEAD[cut:] not in site.front.heads
+    assert HEAD[cut:] not in site.front.heads.exact
 
 
 async def test_what_is_unusual_is_parsed_every_time(site: Site) -> None:
@@ -39,9 +40,9 @@ async def test_what_is_unusual_is_parsed_every_time(site: Site) -> None:
     chunked = b"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"
     for _ in range(2):
         assert (await client.ask(chunked)).json()["body"] == "hello"
-    assert site.front.heads == {}
+    assert site.front.heads.exact == {}
     assert (await client.ask(HEAD.replace(b"x\r\n", b"x\r\nConnection: close\r\n") + b"hello")).status == 200
-    assert site.front.heads == {}
+    assert site.front.heads.exact == {}
 
 
 async def test_a_known_head_with_another_length_of_body_is_read_on(site: Site) -> None:
@@ -57,14 +58,14 @@ async def test_a_head_is_known_between_requests_that_are_sent_ahead(site: Site) 
     client = await site.client()
     await client.send(b"".join(HEAD + b"%05d" % n for n in range(100)))
     assert [(await client.answer()).json()["body"] for _ in range(100)] == [f"{n:05d}" for n in range(100)]
-    assert list(site.front.heads) == [HEAD]
+    assert list(site.front.heads.exact) == [HEAD]
 
 
 async def test_a_refused_head_is_not_remembered(site: Site) -> None:
     both = HEAD.replace(b"Content-Length", b"Transfer-Encoding: chunked\r\nContent-Length")
     for _ in range(2):
         assert_error(await (await site.client()).ask(both + b"hello"), 400, "bad_request")
-    assert site.front.heads == {}
+    assert site.front.heads.exact == {}
 
 
 async def test_a_known_head_says_nothing_about_the_same_request_of_a_foreign_page(open_site: OpenSite) -> None:
@@ -76,18 +77,21 @@ async def test_a_known_head_says_nothing_about_the_same_request_of_a_foreign_pag
             assert (await (await site.client()).ask(own + b"hello")).status == 200
             for refused in (foreign, HEAD):
                 assert_error(await (await site.client()).ask(refused + b"hello"), 403, "forbidden")
-        assert list(site.front.heads) == [own]
+        assert list(site.front.heads.exact) == [own]
         assert len(site.probe.seen) == 2
 
 
+class Counting(BrowserRules):
+    """Counts the heads that are parsed."""
+
+    judged = 0
+
+    def refusal(self, route: Route, headers: Mapping[bytes, bytes]) -> Response | None:
+        self.judged += 1
+        return super().refusal(route, headers)
+
+
 async def test_a_known_head_is_not_judged_again(open_site: OpenSite) -> None:
-    class Counting(BrowserRules):
-        judged = 0
-
-        def refusal(self, route: Route, headers: Mapping[bytes, bytes]) -> Response | None:
-            self.judged += 1
-            return super().refusal(route, headers)
-
     rules = Counting(None)
 
     async with open_site(browser_rules=rules) as site:
@@ -98,11 +102,69 @@ async def test_a_known_head_is_not_judged_again(open_site: OpenSite) -> None:
         assert rules.judged == 1
 
 
+def with_length(head: bytes, length: int) -> bytes:
+    return head.replace(b": 5\r\n", b": %d\r\n" % length)
+
+
+@pytest.mark.parametrize("name", [b"Content-Length", b"content-length"])
+async def test_a_head_is_known_before_bodies_of_other_lengths(name: bytes, open_site: OpenSite) -> None:
+    rules = Counting(None)
+    head = b"POST /echo HTTP/1.1\r\nHost: x\r\n%b: 5\r\nX-Kind: y\r\n\r\n" % name
+
+    async with open_site(browser_rules=rules) as site:
+        rules.judged = 0
+        client = await site.client()
+        for length in (5, 1, 300, 5, 3000):
+            shown = (await client.ask(with_length(head, length) + b"b" * length)).json()
+            assert (shown["body"], shown["headers"]["content-length"]) == ("b" * length, str(length))
+            assert shown["headers"]["x-kind"] == "y"
+        assert rules.judged == 1
+
+
+async def test_only_the_content_length_may_differ(open_site: OpenSite) -> None:
+    rules = Counting(None)
+    other = HEAD.replace(b"X-Kind: y", b"X-Content-Length: 7")
+
+    async with open_site(browser_rules=rules) as site:
+        rules.judged = 0
+        client = await site.client()
+        for head in (HEAD, other, other.replace(b": 7", b": 3"), HEAD.replace(b"/echo", b"/echo?a=1")):
+            assert (await client.ask(head + b"hello")).status == 200
+        assert rules.judged == 4
+
+
+async def test_a_head_without_a_body_is_parsed_by_itself(open_site: OpenSite) -> None:
+    rules = Counting(None)
+
+    async with open_site(browser_rules=rules) as site:
+        rules.judged = 0
+        client = await site.client()
+        assert (await client.ask(HEAD + b"hello")).status == 200
+        for written in (b"0", b"005"):
+            shown = (await client.ask(HEAD.replace(b": 5", b": " + written) + b"hello"[: int(written)])).json()
+            assert len(shown["body"]) == int(written)
+        assert rules.judged == 3
+
+
+async def test_a_known_head_before_a_body_that_is_too_long_is_refused(open_site: OpenSite) -> None:
+    async with open_site(limits=FrontLimits(max_body_bytes=100)) as site:
+        assert (await (await site.client()).ask(HEAD + b"hello")).status == 200
+        for _ in range(2):
+            answer = await (await site.client()).ask(with_length(HEAD, 101) + b"b" * 101)
+            assert_error(answer, 413, "body_too_large")
+        assert (await (await site.client()).ask(with_length(HEAD, 100) + b"b" * 100)).status == 200
+
+
 async def test_the_memory_of_heads_is_bounded(site: Site) -> None:
     client = await site.client()
     for number in range(2100):
         assert (await client.ask(HEAD.replace(b": y", b": %d" % number) + b"hello")).status == 200
-    assert len(site.front.heads) <= 2048
+    assert len(site.front.heads.exact) <= 2048
+    assert len(site.front.heads.templates) == 2100
+    for number in range(2100, 8200):
+        assert (await client.ask(HEAD.replace(b": y", b": %d" % number) + b"hello")).status == 200
+    assert len(site.front.heads.templates) <= 8192
     long = HEAD.replace(b": y", b": " + b"y" * 2000)
     assert (await client.ask(long + b"hello")).status == 200
-    assert long not in site.front.heads
+    assert long not in site.front.heads.exact
+    assert not any(b"yyy" in key for key in site.front.heads.templates)

@@ -33,8 +33,9 @@ from .browser import BrowserRules
 from .client_addresses import ClientAddresses, Refusal
 from .connection import Connection
 from .deadlines import Deadlines
-from .exchange import Exchange, KnownHead
+from .exchange import Exchange
 from .gate import Gate, Networks
+from .known_heads import KnownHeads
 from .lines import Lines
 from .pipelining import PipelineLimit
 from .quotas import Quotas
@@ -113,7 +114,7 @@ class Front:
         self._connections: set[Connection] = set()
         self._handshakes: set[TlsTransport] = set()
         self.buffered_bytes = 0  # counted by the connections
-        self.heads: dict[bytes, KnownHead] = {}  # cache of parsed heads; bounded by the readers
+        self.heads = KnownHeads(auth, limits.max_body_bytes)
         self._emptied: asyncio.Event | None = None
         self._draining = False
         self._closes_after_answers = False

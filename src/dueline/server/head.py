@@ -28,6 +28,10 @@ class Headers(Mapping[str, str]):
         value = self._raw.get(key.encode("latin-1", "replace"))
         return default if value is None else value.decode("latin-1")
 
+    def replaced(self, name: bytes, value: bytes) -> Headers:
+        """The same headers, but one."""
+        return Headers({**self._raw, name: value})
+
     def __iter__(self) -> Iterator[str]:
         return (name.decode("latin-1") for name in self._raw)
 

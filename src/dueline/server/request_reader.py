@@ -7,8 +7,7 @@ queue is empty. A refusal goes into the same queue, so that answers keep their o
 deaf: it discards all further bytes. It does not know the transport; the connection checks `due_s` and `full` after each
 feed.
 
-Clients repeat themselves, so a head that is byte for byte the same as an earlier one is not parsed again
-(`Front.heads`).
+A head that a front already knows is not parsed again (server/known_heads).
 
 A caller is refused at the head (server/authentication, server/quotas), so that nobody can make the server store the
 body of a call that is not allowed. A small body is then skipped and the connection goes on.
@@ -28,8 +27,9 @@ from ..dialects.http import NotGranted, Request, Response, plain_error
 from ..engine.errors import BodyTooLarge, DuelineError, QuotaExceeded, RateLimited
 from .authentication import namespace_of, take_token, without_token
 from .deadlines import NEVER
-from .exchange import MALFORMED, NO_REQUEST, Exchange, KnownHead, is_usual
+from .exchange import MALFORMED, NO_REQUEST, Exchange
 from .head import Headers, head_fault, join_headers
+from .known_heads import KnownHead, KnownHeads
 from .quotas import ConnectionQuota, Quota
 from .router import Found, internal_error
 
@@ -42,7 +42,6 @@ IDLE, HEAD, BODY = 0, 1, 2
 QUEUED_REQUESTS = 31  # parsed ahead; the piece that completes the last request may complete one more
 QUEUED_BYTES = 64 * 1024  # of their bodies; a single body may be larger
 SKIPPED_BYTES = 64 * 1024  # of the body of a refused request
-MAX_KNOWN_HEADS = 2048
 
 
 class _Refused(Exception):
@@ -85,6 +84,7 @@ class Reader:
         self._max_body_bytes = 0
         self._old = False
         self._head: bytes | None = None  # of the request that is being read, if it arrived in one piece
+        self._headers = Headers({})
         self._has_token = False
         self._refusal: Response | None = None  # of the request that is being read; its body is skipped
         self._ahead = b""  # not parsed yet, because the queue is full
@@ -113,9 +113,8 @@ class Reader:
         if self._state != IDLE or self._ahead:
             return None
         end = data.find(b"\r\n\r\n") + 4
-        auth = self._front.auth
-        known = self._heads.get(auth.fingerprint(data[:end]))
-        if known is None or known.line is None or len(data) != end + known.body_bytes or not auth.holds(known.grant):
+        known = self._heads.find(data[:end])
+        if known is None or known.line is None or len(data) != end + known.body_bytes:
             return None
         return self._exchange(known, data[end:])
 
@@ -124,7 +123,7 @@ class Reader:
         if self._ahead:
             data = self._ahead + data
             self._ahead = b""
-        heads, queue, auth = self._heads, self._queue, self._front.auth
+        queue = self._queue
         at, size = 0, len(data)
         self._progress = False
         while at < size and not self.deaf:
@@ -134,8 +133,8 @@ class Reader:
             if self._state == IDLE:
                 end = data.find(b"\r\n\r\n", at) + 4
                 self._head = head = data[at:end] if end > 4 else None
-                known = None if head is None else heads.get(auth.fingerprint(head))
-                if known is not None and size - end >= known.body_bytes and auth.holds(known.grant):
+                known = None if head is None else self._heads.find(head)
+                if known is not None and size - end >= known.body_bytes:
                     at = end + known.body_bytes
                     queue.append(self._exchange(known, data[end:at]))
                     self._queued_bytes += known.body_bytes
@@ -149,7 +148,7 @@ class Reader:
     def answer_only_health(self, refusal: Response) -> None:
         """Refuse every request but one for health, and close after the answer."""
         self._only_health = refusal
-        self._heads = {}
+        self._heads = KnownHeads(self._front.auth, self._limits.max_body_bytes)
 
     def read_on(self) -> None:
         """Parse the buffered bytes. Called when the queue is empty."""
@@ -249,7 +248,8 @@ class Reader:
         self._has_token = path_token is not None or b"authorization" in raw or b"cookie" in raw
         method, path, query, found = self._front.router.locate(parser.get_method(), url, redirects=path_token is None)
         self._found = found = found.of(raw)
-        self._request = request = Request(method, path, query, Headers(raw), b"", found.params, address=self.address)
+        self._headers = headers = Headers(raw)
+        self._request = request = Request(method, path, query, headers, b"", found.params, address=self.address)
         if self._only_health is not None and not found.route.is_health:
             self.refuse(self._only_health, found, request)
             raise _Refused
@@ -311,7 +311,7 @@ class Reader:
         self._request = None
         head, self._head = self._head, None  # the piece may contain the next request, too
         if head is not None and self._refusal is None:
-            self._remember(head, exchange)
+            self._heads.keep(head, exchange, self._headers, self._has_token)
         if not keep_alive:
             self.deaf = True
 
@@ -365,17 +365,6 @@ class Reader:
         except httptools.HttpParserError as error:
             if not self.deaf:
                 self.refuse(plain_error(400, "bad_request", f"The request is not valid HTTP/1.1: {error}."))
-
-    def _remember(self, head: bytes, exchange: Exchange) -> None:
-        """Cache the parsed head of this request, unless something about it is unusual. Then the same bytes always mean
-        the same request."""
-        heads = self._heads
-        key = self._front.auth.fingerprint(head)
-        if not is_usual(head, exchange) or (key is head and self._has_token):
-            return  # the bytes of a token are never kept
-        if len(heads) >= MAX_KNOWN_HEADS:
-            heads.clear()
-        heads[key] = KnownHead.of(exchange)
 
     def _declined(self) -> bool:
         """Ignore an offer to upgrade to another protocol (h2c). The parser would treat the body as that protocol, so
