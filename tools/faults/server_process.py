@@ -162,6 +162,7 @@ def descendants(pid: int) -> list[int]:
                 children += [int(word) for word in task.read_text().split()]
             except OSError:
                 continue
+        children = [child for child in children if _lives(child)]  # a dead one stays until its parent reaps it
         found += children
         todo += children
     return found
@@ -169,7 +170,7 @@ def descendants(pid: int) -> list[int]:
 
 def _is_store(pid: int) -> bool:
     try:
-        return b"valkey" in Path(f"/proc/{pid}/cmdline").read_bytes() and _lives(pid)
+        return b"valkey" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
 
