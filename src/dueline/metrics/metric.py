@@ -113,6 +113,11 @@ class Histogram:
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
+    def add(self, other: Histogram) -> None:
+        """Add the observations of another one of the same metric."""
+        self.counts = [a + b for a, b in zip(self.counts, other.counts, strict=True)]
+        self.total += other.total
+
 
 def merge(snapshots: Iterable[Iterable[Samples]]) -> list[Samples]:
     """Merge the samples of several processes. The inputs are not changed."""

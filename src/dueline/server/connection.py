@@ -55,6 +55,7 @@ class Connection(WritingHalf):
         self._wake: asyncio.Future[None] | None = None
         self._current: Exchange | None = None
         self._begun: Begun | None = None  # the current poll, if it is answered on the line
+        self._lines = front.lines
         self._on_reply = self._line_answered
         self._ended = False  # EOF from the client
         self._retiring = False  # the server stops: close after the next answer
@@ -88,7 +89,14 @@ class Connection(WritingHalf):
         reader = self._reader
         if reader.deaf:
             return
-        if not self._queue and self._idle and (exchange := reader.whole(data)) is not None:
+        is_idle = (
+            self._current is None
+            and not self._queue
+            and self._writable is None
+            and (self._task is None or self._wake is not None)
+            and not self._retiring
+        )
+        if is_idle and (exchange := reader.whole(data)) is not None:
             self._answer_at_once(exchange)
             return
         reader.feed(data)
@@ -97,7 +105,7 @@ class Connection(WritingHalf):
         elif self._admission is not None and self._admission.is_unfinished:
             self._front.addresses.end_request(self._admission)
         queue = self._queue
-        if len(queue) == 1 and self._idle and queue[0].found.route.at_once:
+        if is_idle and len(queue) == 1 and queue[0].found.route.at_once:
             self._answer_at_once(queue.popleft())
         elif queue or reader.full:
             self._hand_over()
@@ -195,21 +203,16 @@ class Connection(WritingHalf):
         else:
             self._continue_due = True
 
-    @property
-    def _idle(self) -> bool:
-        """Nothing is running or blocked, so the next request can be answered at once."""
-        resting = self._task is None or self._wake is not None
-        return resting and self._current is None and self._writable is None and not self._retiring
-
     def _answer_at_once(self, exchange: Exchange) -> None:
+        """Begin to answer a request, because nothing is running or blocked."""
         if exchange.answer is not None:
             self._queue.append(exchange)  # refused while it was read: the task sends the answer and closes
             self._hand_over()
             return
         self._current = exchange
         if exchange.found.route.line is not None:
-            begun = self._front.lines.begin(exchange, self._on_reply)
-            if self._current is exchange:  # it is not answered yet
+            begun = self._lines.begin(exchange, self._on_reply)
+            if begun is not None and self._current is exchange:  # it is not answered yet
                 self._begun = begun
             return
         handler = self._front.router.respond(exchange.found, exchange.request, exchange.queue)
@@ -220,7 +223,7 @@ class Connection(WritingHalf):
         exchange, self._begun = self._current, None
         if exchange is not None:
             self._parked_due_s = NEVER
-            self._finish(exchange, self._front.lines.ended(exchange, result))
+            self._finish(exchange, self._lines.ended(exchange, result))
         elif isinstance(result, Response) and result.undelivered is not None:
             result.undelivered()
 
@@ -232,7 +235,7 @@ class Connection(WritingHalf):
     def _finish(self, exchange: Exchange, answer: Response) -> None:
         self._current = None
         self._answered(exchange, answer)
-        if not self._queue:
+        if self._reader.was_fed and not self._queue:
             self._reader.read_on()
         if self._queue or self._ended or self._reading_paused or self._continue_due or self._writable is not None:
             self._hand_over()
@@ -243,10 +246,9 @@ class Connection(WritingHalf):
         """Count and write an answer. False if it was the last one of this connection."""
         now_s = self._loop.time()
         self._idle_due_s = now_s + self._limits.idle_timeout_s
-        if self._front.answered is not None:
-            self._front.answered(
-                exchange.found.route.name, exchange.request.method, answer.status, now_s - exchange.begun_s
-            )
+        count = self._front.answered
+        if count is not None:
+            count(exchange.found.route.name, exchange.request.method, answer.status, now_s - exchange.begun_s)
         if self._retiring:
             exchange.keep_alive = False
         if not exchange.streams:
@@ -419,7 +421,7 @@ class Connection(WritingHalf):
             begun, self._begun = self._begun, None
             exchange, self._current = self._current, None
             begun.cancel()
-            self._front.lines.left(exchange)
+            self._lines.left(exchange)
             if self._poll_error is None:
                 self.close()
             else:

@@ -47,6 +47,7 @@ log = logging.getLogger("dueline.server")
 Answered = Callable[[str, str, int, float], None]
 
 BACKLOG = 2048
+BODILESS = frozenset({204, 304})
 _KNOWN = frozenset(status.value for status in HTTPStatus)
 
 
@@ -231,18 +232,18 @@ class Front:
             self._heads.clear()
             self._refusals.clear()
             self._heads_until_s = now_s + 1.0
-        status = answer.status
-        head = self._heads.get((status, answer.content_type))
+        head = self._heads.get((answer.status, answer.content_type))
         if head is None:
-            head = self._heads[(status, answer.content_type)] = _first_lines(status, answer.content_type)
-        if keep_alive and not old and not answer.headers and status != 204 and status != 304:
+            head = _first_lines(answer.status, answer.content_type)
+            self._heads[(answer.status, answer.content_type)] = head
+        if keep_alive and not old and not answer.headers and answer.status not in BODILESS:
             return b"%bcontent-length: %d\r\n\r\n" % (head, len(answer.body))
         lines = [head, *(_header_line(name, value) for name, value in answer.headers)]
         if not keep_alive:
             lines.append(b"connection: close\r\n")
         elif old:
             lines.append(b"connection: keep-alive\r\n")
-        if status != 204 and status != 304 and answer.stream is None:
+        if answer.status not in BODILESS and answer.stream is None:
             lines.append(b"content-length: %d\r\n" % len(answer.body))
         lines.append(b"\r\n")
         return b"".join(lines)

@@ -56,6 +56,7 @@ class Reader:
         self.address = ""  # the client's host; set by the connection
         self.connection_quota = ConnectionQuota()
         self.due_s = NEVER  # deadline of the request that is being read (for its head, then for its body)
+        self.was_fed = False  # since the last `read_on`: there may be something to read on, or to reset
         self._queued_bytes = 0  # of bodies in the queue; reset by `read_on`
         self._front = front
         self._heads = front.heads
@@ -120,6 +121,7 @@ class Reader:
 
     def feed(self, data: bytes) -> None:
         """Parse these bytes. Never raises."""
+        self.was_fed = True
         if self._ahead:
             data = self._ahead + data
             self._ahead = b""
@@ -152,6 +154,7 @@ class Reader:
 
     def read_on(self) -> None:
         """Parse the buffered bytes. Called when the queue is empty."""
+        self.was_fed = False
         self._queued_bytes = 0
         if self._ahead:
             self.feed(b"")

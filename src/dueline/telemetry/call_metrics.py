@@ -2,48 +2,36 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 from ..metrics import table
 from ..metrics.metric import Histogram, Samples
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
-class _Answers:
-    """The answers of one route, method and status. `durations` is that of the route."""
-
-    __slots__ = ("count", "durations")
-
-    def __init__(self, durations: Histogram) -> None:
-        self.count = 0
-        self.durations = durations
-
-
 class HttpMetrics:
     """Requests by route, method and status, and their durations by route. Routes are names in the router, not paths."""
 
     def __init__(self) -> None:
-        self._answers: dict[tuple[str, str, int], _Answers] = {}
-        self._durations: dict[str, Histogram] = {}
+        self._durations: dict[tuple[str, str, int], Histogram] = {}  # also the numbers of requests
 
     def answered(self, route: str, method: str, status: int, seconds: float) -> None:
         """Count one answer. Unknown methods are counted together, because clients choose the method."""
-        answers = self._answers.get((route, method, status))
-        if answers is None:
-            answers = self._answers_of(route, method if method in METHODS else "other", status)
-        answers.count += 1
-        answers.durations.observe(seconds)
-
-    def _answers_of(self, route: str, method: str, status: int) -> _Answers:
-        durations = self._durations.setdefault(route, Histogram(table.HTTP_REQUEST_DURATION))
-        return self._answers.setdefault((route, method, status), _Answers(durations))
+        durations = self._durations.get((route, method, status))
+        if durations is None:
+            key = (route, method if method in METHODS else "other", status)
+            durations = self._durations.setdefault(key, Histogram(table.HTTP_REQUEST_DURATION))
+        durations.counts[bisect_left(durations.bounds, seconds)] += 1  # observe() without a call
+        durations.total += seconds
 
     def samples(self) -> list[Samples]:
-        return [
-            table.HTTP_REQUESTS.samples(
-                {(route, method, str(status)): one.count for (route, method, status), one in self._answers.items()}
-            ),
-            table.HTTP_REQUEST_DURATION.histograms({(route,): one for route, one in self._durations.items()}),
-        ]
+        counts: dict[tuple[str, ...], float] = {}
+        by_route: dict[tuple[str, ...], Histogram] = {}
+        for (route, method, status), one in self._durations.items():
+            counts[(route, method, str(status))] = sum(one.counts)
+            by_route.setdefault((route,), Histogram(table.HTTP_REQUEST_DURATION)).add(one)
+        return [table.HTTP_REQUESTS.samples(counts), table.HTTP_REQUEST_DURATION.histograms(by_route)]
 
 
 class CallMetrics:
