@@ -221,6 +221,12 @@ def test_a_run_sends_one_job_now_and_leaves_the_occurrences_alone(api: Api) -> N
     assert api.get(S).json == before
 
 
+def test_a_paused_schedule_can_be_run(api: Api) -> None:
+    before = put(api, paused=True)
+    assert (api.post(S + "/run").status, api.get(S).json) == (201, before)
+    assert len(api.get(S + "/next?count=2").json["next"]) == 2
+
+
 def test_a_deleted_schedule_is_gone(api: Api) -> None:
     put(api)
     assert api.delete(S) == (200, {"name": "daily", "result": "deleted", "note": STAY})
@@ -288,18 +294,36 @@ def test_a_token_for_some_topics_manages_its_own_schedules(api: Api) -> None:
     assert as_caller(api, "PUT", own, {**HOURLY, "topic": "a-y"}).status == 200
     statuses = [as_caller(api, "POST", f"{own}/{verb}").status for verb in ("run", "pause", "resume")]
     assert statuses == [201, 200, 200]
+    version = api.get(own).json["version"]
+    wrong = as_caller(api, "PUT", own, {**MINE, "version": version + 1})
+    assert_error(wrong, 409, "version_mismatch", "version")
+    assert wrong.json["version"] == version
+    assert as_caller(api, "PUT", own, {**MINE, "version": version}).status == 200
     assert [one["name"] for one in as_caller(api, "GET", "/v1/schedules").json["schedules"]] == ["own"]
     assert as_caller(api, "DELETE", own).status == 200
 
 
+MINE = {**HOURLY, "topic": "a-x"}
+
+
 @pytest.mark.parametrize(
-    ("method", "path"), [("DELETE", ""), ("POST", "/run"), ("POST", "/pause"), ("POST", "/resume"), ("PUT", "")]
+    ("method", "path", "ahead"),
+    [
+        ("DELETE", "", None),
+        ("POST", "/run", None),
+        ("POST", "/pause", None),
+        ("POST", "/resume", None),
+        ("PUT", "", None),
+        ("PUT", "", 0),
+        ("PUT", "", 1),  # the caller guesses the version that the schedule has after it was moved
+    ],
 )
 def test_nobody_moves_a_schedule_away_between_the_check_of_its_topic_and_the_change(
-    api: Api, monkeypatch: pytest.MonkeyPatch, method: str, path: str
+    api: Api, monkeypatch: pytest.MonkeyPatch, method: str, path: str, ahead: int | None
 ) -> None:
-    own, mine = "/v1/schedules/own", {**HOURLY, "topic": "a-x"}
-    as_caller(api, "PUT", own, mine)
+    own = "/v1/schedules/own"
+    version = as_caller(api, "PUT", own, MINE).json["version"]
+    body = None if method != "PUT" else MINE if ahead is None else {**MINE, "version": version + ahead}
     get = Schedules.get
 
     async def moved_after_get(schedules: Schedules, namespace: str, name: str) -> ScheduleView:
@@ -308,7 +332,7 @@ def test_nobody_moves_a_schedule_away_between_the_check_of_its_topic_and_the_cha
         return view
 
     monkeypatch.setattr(Schedules, "get", moved_after_get)
-    refused = as_caller(api, method, own + path, mine if method == "PUT" else None)
+    refused = as_caller(api, method, own + path, body)
     assert_error(refused, 409, "version_mismatch", "version")
     monkeypatch.undo()
     assert api.get(own).json["topic"] == "b"

@@ -16,11 +16,11 @@ from ...api import schedule_requests as sr
 from ...api.reply import Reply
 from ...durations import duration_text
 from ...engine.commands import Send
-from ...engine.errors import DuelineError, NotFound
+from ...engine.errors import DuelineError, NotFound, VersionMismatch
 from ...engine.job import BodyKind
 from ...engine.policy import duration_ms
 from ...engine.schedule import Misfire, Overlap, Schedule, ScheduleView
-from ...engine.schedules import Schedules
+from ...engine.schedules import STALE, Schedules
 from ..http import check_topic
 from . import decode, encode
 from .own_headers import own_headers
@@ -42,7 +42,9 @@ class ScheduleHandlers:
         schedule, version = schedule_of(request), request.version
         if not caller.grant.covers_all:
             seen = await self._version_seen(caller, name)
-            version = seen if version is None else version  # nobody may move it between this look and the write
+            if version not in (None, seen):
+                raise VersionMismatch(STALE, "version", seen)
+            version = seen  # nobody may move it between this look and the write
         try:
             view, new = await self._schedules.put(caller.namespace, name, schedule, version)
         except DuelineError as error:
