@@ -28,6 +28,7 @@ ALIASES = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
+NEVER = "never occurs: no date matches its day-of-month, month and day-of-week fields"
 _ONE_WITH_STEP = re.compile(r"\b(\w+)-\1/[0-9]+")  # such as 9-9/3, which cronsim takes for 9/3, which is 9-23/3
 _FIRST = datetime(2000, 1, 1)
 _SECOND = timedelta(seconds=1)
@@ -84,7 +85,7 @@ def parse_cron(text: str) -> Cron:
     """The times of an expression. Raises InvalidField for `cron`, and names the part that is wrong."""
     expression = ALIASES.get(text.strip().lower(), text)
     if len(text) > MAX_CHARS or not text.isascii() or not text.isprintable():
-        raise _wrong(text, f"must have at most {MAX_CHARS} characters of ASCII")
+        raise _wrong(text, f"must have at most {MAX_CHARS} printable characters of ASCII, and spaces between fields")
     if expression.lstrip().startswith("@"):
         raise _wrong(text, f"is none of {', '.join(ALIASES)}; for an interval use every")
     parts = expression.split()
@@ -94,11 +95,21 @@ def parse_cron(text: str) -> Cron:
         cron = Cron(CronSim(_ONE_WITH_STEP.sub(r"\1", expression), _FIRST))
     except CronSimError as error:
         field = str(error).removeprefix("Bad ")
+        if field == "day-of-month" and _is_right([*parts[:-2], "*", parts[-1]]):
+            raise _wrong(text, NEVER) from None  # such as February 30th
         value = parts[FIELDS.index(field) - len(FIELDS)]
         raise _wrong(text, f'has a wrong {field} field: "{value}"') from None
     if cron.after(_FIRST) is None:
-        raise _wrong(text, "never occurs: no date matches its day-of-month, month and day-of-week fields")
+        raise _wrong(text, NEVER)
     return cron
+
+
+def _is_right(parts: list[str]) -> bool:
+    try:
+        CronSim(" ".join(parts), _FIRST)
+    except CronSimError:
+        return False
+    return True
 
 
 def _wrong(text: str, what: str) -> InvalidField:
