@@ -23,13 +23,14 @@ from msgspec import Raw, UnsetType
 from ..api.answers import Schedule
 from ..api.schedule_requests import PutSchedule
 from ..client.errors import DuelineApiError, NotFound, Unavailable, VersionMismatch
-from ..client.schedule_api import put_request
+from ..client.schedule_api import DeclaredOptions, ScheduleOptions, put_request
 from ..client.times import duration_ms
 from .queue import Queue
 from .topic_policies import is_shown
 
 T = TypeVar("T")
 
+NOT_DECLARED = ScheduleOptions.__annotations__.keys() - DeclaredOptions.__annotations__.keys()
 REST_S = 5.0  # between tries while the queue is unavailable
 
 log = logging.getLogger("dueline.worker")
@@ -46,6 +47,8 @@ class WorkerSchedules:
 
     def add(self, name: str, topic: str, body: Any, options: Mapping[str, Any]) -> None:
         """Declare a schedule. Raises ValueError or TypeError."""
+        if foreign := options.keys() & NOT_DECLARED:
+            raise TypeError(f"a schedule of a worker has no option {', '.join(sorted(foreign))}")
         if name in self._wanted:
             raise ValueError(f'there are two schedules with the name "{name}": give one of them another name')
         if (options.get("cron") is None) == (options.get("every") is None):

@@ -137,9 +137,11 @@ def test_the_order_of_the_decorators_is_checked() -> None:
         Worker().schedule(every="1h")(report)  # pyright: ignore[reportArgumentType]
 
 
-def test_an_unknown_option_is_refused() -> None:
-    with pytest.raises(TypeError, match="no option crontab"):
-        worker_with(s={"every": "1h", "crontab": "x"})
+@pytest.mark.parametrize("option", [{"crontab": "x"}, {"paused": True}, {"owner": "x"}, {"version": 3}])
+def test_an_unknown_option_is_refused(option: dict[str, Any]) -> None:
+    """A worker itself says whether its schedules are paused, and which version it replaces."""
+    with pytest.raises(TypeError, match=f"no option {next(iter(option))}"):
+        worker_with(s={"every": "1h", **option})
 
 
 def test_a_schedule_that_the_queue_refuses_is_logged_and_the_worker_runs(
