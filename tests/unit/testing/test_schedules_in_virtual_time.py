@@ -107,7 +107,6 @@ def row(queue: VirtualQueue, misfire: str, overlap: str, begin: object, end: obj
     clock.advance_to("2026-01-01T13:05:00Z")
     end()  # pyright: ignore[reportCallIssue]
     clock.advance_to("2026-01-01T13:15:00Z")
-    jobs = ["12:00", *clock_times(client).replace("12:00", "").split()]
     if overlap == "skip":
         client.ack(first)
     clock.advance_to("2026-01-01T13:25:00Z")
