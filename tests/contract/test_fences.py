@@ -11,6 +11,7 @@ from dueline.engine.job import Partition, State
 from dueline.engine.limits import MAX_REFUNDS
 from dueline.engine.store import Code, OnConflict, SendOutcome
 from dueline.store.valkey import fsck
+from dueline.store.valkey.keys import key_of
 from dueline.store.valkey.reader import StoreReader
 from tests.kit.store import StoreKit, another, item
 
@@ -181,6 +182,27 @@ async def test_all_fences_can_be_read_and_copied_and_the_maximum_wins(kit: Store
     expected = {one for one in some if one.schedule != "ns\0001"}
     assert await fences(kit) == expected | {Fence("ns\0001", 2, 2)}
     assert await findings(kit) == []
+
+
+@pytest.mark.parametrize("kit", ["valkey", "stressed"], indirect=True)
+@pytest.mark.parametrize(
+    ("letter", "command", "found"),
+    [
+        ("m", ("HSET", f"o:{NAME}", b"\0" * 17), "the fence of the schedule ns/every-day cannot be read"),
+        ("m", ("HDEL", f"o:{NAME}"), "counter on is 2, but there are 1 fences"),
+        ("m", ("HSET", "on", "3"), "counter on is 3, but there are 2 fences"),
+        ("a", ("ZADD", 5, f"o{NAME}"), "the fence of the schedule ns/every-day ends at 5 in the agenda"),
+        ("a", ("ZREM", f"o{NAME}"), "is missing in the agenda"),
+        ("a", ("ZADD", 5, "ons\0stays"), "in the agenda"),
+    ],
+)
+async def test_fsck_finds_damaged_fences(kit: StoreKit, letter: str, command: tuple[Any, ...], found: str) -> None:
+    await kit.store.fence(kit.partition, [Fence(NAME, 8, 5, gone=True), Fence("ns\0stays", 8, 5)])
+    assert await findings(kit) == []
+    store: Any = kit.store
+    key = key_of(store.prefix, kit.partition, letter)
+    await store.plain(key, command[0], key, *command[1:])
+    assert found in " ".join(await findings(kit))
 
 
 async def test_a_replace_with_a_version_keeps_the_progress_and_ends_the_lease(kit: StoreKit) -> None:
