@@ -9,14 +9,14 @@ import pytest
 from msgspec.structs import replace
 from schedule_kit import NS, START_MS, ScheduleKit, every, schedules, seconds_of, template
 
-from dueline.engine.commands import Pull, Send
+from dueline.engine.commands import Send
 from dueline.engine.errors import DuelineError, InvalidField, NotFound, QuotaExceeded, TopicNotEmpty, VersionMismatch
 from dueline.engine.fence import Fence
 from dueline.engine.job import BodyKind, Partition
 from dueline.engine.limits import INTERNAL_NAMESPACE
 from dueline.engine.policy import AT_ONCE, Backoff, Ladder
 from dueline.engine.schedule import Misfire, Overlap, Schedule
-from dueline.engine.store import Query, Ref
+from dueline.engine.store import Query
 from dueline.engine.stored_schedule import StoredSchedule, home_topic, item_of
 from dueline.rights import Grant
 from dueline.testing.timer import settled
@@ -371,19 +371,6 @@ async def test_a_zone_that_a_server_does_not_know_stops_no_other_schedule(kit: S
     await kit.engine.schedules.delete(NS, "a")
     with pytest.raises(NotFound):
         await kit.get("a")
-
-
-async def test_an_occurrence_is_skipped_while_the_last_job_lives(kit: ScheduleKit) -> None:
-    await kit.put("a", every(10, overlap=Overlap.SKIP))
-    await kit.advance(25)
-    [job] = await kit.engine.pull(Pull(NS, ("t",), max=10, lease_ms=100_000))
-    await kit.advance(10)
-    assert (await kit.get("a")).missed_count == 2
-    assert kit.engine.metrics.schedules.skipped == 2
-    await kit.engine.ack(NS, "t", [Ref(job.id, job.lease)])
-    await kit.advance(10)
-    assert await kit.times() == [40]
-    assert job.id == f"a@{START_MS + 10_000}"
 
 
 # How to read it: the schedule comes every 10 minutes; nothing runs from 0:05 to 1:05.
