@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from dueline import Worker
 from dueline.api.answers import Schedule
+from dueline.api.schedule_requests import PutSchedule
+from dueline.client.schedule_calls import put_schedule
 from dueline.testing.queue import VirtualQueue
+from dueline.worker.schedules import WorkerSchedules
 
 
 @pytest.fixture
@@ -108,6 +112,59 @@ def test_what_left_the_code_stays_unless_the_worker_prunes(queue: VirtualQueue) 
     assert set(run(queue, newer)) == {"by-hand", "theirs", "old", "kept"}
     newer.prune_schedules()
     assert set(run(queue, newer)) == {"by-hand", "theirs", "kept"}
+
+
+class _Contended:
+    """A queue in which others do first what this worker is about to do."""
+
+    def __init__(self, queue: VirtualQueue, first: list[str]) -> None:
+        self._queue = queue
+        self._first = first  # what another worker writes before the next write of this one
+        self.calls: list[str] = []
+
+    async def schedules(self) -> list[Schedule]:
+        return list(self._queue.client.schedules())
+
+    async def schedule(self, name: str) -> Schedule:
+        self.calls.append("read")
+        return self._queue.client.schedule(name)
+
+    async def put_schedule(self, name: str, request: PutSchedule) -> Schedule:
+        self.calls.append("write")
+        if self._first:
+            self._queue.client.put_schedule(name, "reports", every=self._first.pop(0))
+        return self._queue.client.call(put_schedule(name, request)).value
+
+    async def delete_schedule(self, name: str) -> None:
+        self.calls.append("delete")
+        self._queue.client.delete_schedule(name)
+        self._queue.client.delete_schedule(name)
+
+
+@pytest.mark.parametrize(
+    ("first", "calls"),
+    [
+        (["1h"], ["read", "write", "read"]),  # as this worker would have written it
+        (["2h"], ["read", "write", "read", "write"]),
+        (["2h", "3h"], ["read", "write", "read", "write", "read", "write"]),
+    ],
+)
+def test_workers_that_start_at_once_agree(queue: VirtualQueue, first: list[str], calls: list[str]) -> None:
+    wanted = WorkerSchedules()
+    wanted.add("s", "reports", None, {"every": "1h"})
+    contended = _Contended(queue, first)
+    asyncio.run(wanted.write_all(cast("Any", contended)))
+    assert contended.calls == calls
+    assert queue.client.schedule("s").every == "1h"
+
+
+def test_of_two_workers_that_prune_at_once_one_deletes(queue: VirtualQueue) -> None:
+    run(queue, worker_with(old={"every": "1h"}, older={"every": "1h"}))
+    wanted = WorkerSchedules("shop")
+    wanted.prune = True
+    contended = _Contended(queue, [])
+    asyncio.run(wanted.write_all(cast("Any", contended)))
+    assert (contended.calls, list(queue.client.schedules())) == (["delete", "delete"], [])
 
 
 def test_a_worker_without_a_name_cannot_prune() -> None:
