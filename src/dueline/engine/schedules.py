@@ -256,10 +256,11 @@ class Schedules:
             newest, decided_ms = await self._runner.fence(namespace, name, new, version)
             if newest <= version:
                 break
-            again = await self._replace(home, name, new, at_ms, version)
-            if again is None:
-                break  # changed in between: the other change is the newest
-            version = again
+            while version <= newest:  # each write takes one number
+                again = await self._replace(home, name, new, at_ms, version)
+                if again is None:
+                    return version, decided_ms  # changed in between: the other change is the newest
+                version = again
         return version, decided_ms
 
     async def _replace(self, home: Topic, name: str, new: StoredSchedule, at_ms: int, replaces: int) -> int | None:
