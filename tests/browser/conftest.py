@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
-from ..integration.served import served
+from ..integration.serve_kit import served
 from ..kit.async_tests import async_fixture
 
 if TYPE_CHECKING:

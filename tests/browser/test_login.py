@@ -14,7 +14,7 @@ from playwright.async_api import expect
 from dueline import Client
 from dueline.testing.process import DUELINE
 
-from ..integration.served import served
+from ..integration.serve_kit import served
 from .conftest import OpenView
 from .kit import View
 from .test_actions import copied, run

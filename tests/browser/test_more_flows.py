@@ -13,7 +13,7 @@ from playwright.async_api import Route, expect
 
 from dueline import Client, Patience, StoreFull, new_job
 
-from ..integration.served import served
+from ..integration.serve_kit import served
 from ..kit.hook import Hook, ReceivedCall
 from .conftest import OpenView
 from .test_looks import CUT

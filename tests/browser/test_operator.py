@@ -16,7 +16,7 @@ from playwright.async_api import Locator, expect
 
 from dueline import Client, new_job
 
-from ..integration.served import served
+from ..integration.serve_kit import served
 from ..kit.hook import Hook, ReceivedCall
 from .conftest import OpenView
 from .kit import View

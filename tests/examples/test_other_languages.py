@@ -16,7 +16,7 @@ import pytest
 
 from dueline import Client, NotFound
 
-from ..integration.served import environment, served
+from ..integration.serve_kit import environment, served
 
 pytestmark = pytest.mark.slow
 

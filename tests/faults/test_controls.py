@@ -17,13 +17,13 @@ from dueline.testing.history import Recorder
 from tools.faults.load import Load, Plan
 
 from ..kit.valkey import PrivateValkey
-from . import broken
-from .broken import served
+from . import broken_server
+from .broken_server import served
 from .kit import serving
 from .under_load import clock_steps
 
 
-async def judged(store: broken.Sound, jobs: int = 400) -> Report:
+async def judged(store: broken_server.Sound, jobs: int = 400) -> Report:
     recorder = Recorder()
     async with served(store) as address:
         plan = Plan(
@@ -50,7 +50,7 @@ async def judged(store: broken.Sound, jobs: int = 400) -> Report:
 
 
 async def test_a_sound_server_is_found_sound(private_valkey: PrivateValkey) -> None:
-    report = await judged(broken.Sound(private_valkey.url), jobs=800)
+    report = await judged(broken_server.Sound(private_valkey.url), jobs=800)
     assert report.violations == ()
     assert (report.left, report.unknown) == (0, 0)
     assert report.deliveries > report.sends_ok > 700
@@ -60,21 +60,21 @@ async def test_a_sound_server_is_found_sound(private_valkey: PrivateValkey) -> N
 @pytest.mark.parametrize(
     ("store", "kind"),
     [
-        (broken.LosesSends, Kind.LOST),
-        (broken.IsEarly, Kind.EARLY),
-        (broken.AltersBodies, Kind.ALTERED),
-        (broken.ForgetsAcks, Kind.AFTER_DONE),
-        (broken.ForgetsCancels, Kind.AFTER_DONE),
-        (broken.LeasesTwice, Kind.TWO_LEASES),
-        (broken.RefusesHolders, Kind.HOLDER_REFUSED),
-        (broken.IgnoresTokens, Kind.STALE_TOKEN_OK),
-        (broken.RepeatsNumbers, Kind.NUMBER_REPEATED),
-        (broken.TriesTooOften, Kind.ATTEMPTS_OVER),
-        (broken.TakesAnyBody, Kind.CONFLICT_ACCEPTED),
+        (broken_server.LosesSends, Kind.LOST),
+        (broken_server.IsEarly, Kind.EARLY),
+        (broken_server.AltersBodies, Kind.ALTERED),
+        (broken_server.ForgetsAcks, Kind.AFTER_DONE),
+        (broken_server.ForgetsCancels, Kind.AFTER_DONE),
+        (broken_server.LeasesTwice, Kind.TWO_LEASES),
+        (broken_server.RefusesHolders, Kind.HOLDER_REFUSED),
+        (broken_server.IgnoresTokens, Kind.STALE_TOKEN_OK),
+        (broken_server.RepeatsNumbers, Kind.NUMBER_REPEATED),
+        (broken_server.TriesTooOften, Kind.ATTEMPTS_OVER),
+        (broken_server.TakesAnyBody, Kind.CONFLICT_ACCEPTED),
     ],
 )
 async def test_a_server_that_breaks_a_promise_is_found_out(
-    store: type[broken.Sound], kind: Kind, private_valkey: PrivateValkey
+    store: type[broken_server.Sound], kind: Kind, private_valkey: PrivateValkey
 ) -> None:
     assert (await judged(store(private_valkey.url))).count(kind) > 0
 

@@ -31,7 +31,7 @@ from tools.faults.server_process import ServerProcess
 
 from ..kit.fault_suite import FaultSuite
 from ..kit.valkey import PrivateValkey
-from .broken import served
+from .broken_server import served
 from .under_load import clock_steps
 
 PARTITIONS = 8

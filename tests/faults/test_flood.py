@@ -1,4 +1,4 @@
-"""A topic that some flood: those who flood it are refused, the others are not."""
+"""Some clients flood a topic: they are refused, others are not."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tools.faults.connection import Connection
 
 from ..kit.tapped_store import TappedStore
 from ..kit.valkey import PrivateValkey
-from .broken import served
+from .broken_server import served
 
 
 async def send(address: tuple[str, int], body_bytes: int) -> int:

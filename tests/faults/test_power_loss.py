@@ -19,7 +19,7 @@ from tests.kit.waiting import until
 from tools.faults.load import Load, Plan
 from tools.faults.server_process import ServerProcess, ended
 
-from .broken import Sound, served
+from .broken_server import Sound, served
 from .kit import append_only_file, cut, serving, synced_length
 
 # Producers only, nothing due during the test: every acknowledged job must be found again.

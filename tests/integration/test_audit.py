@@ -27,7 +27,7 @@ from dueline.testing.process import free_port
 from dueline.testing.server import PrivateServer
 from tests.kit.valkey import PrivateValkey
 
-from .served import typed
+from .serve_kit import typed
 
 CANARY = "canary-topic"
 JSON, FORM = "application/json", "application/x-www-form-urlencoded"

@@ -18,7 +18,7 @@ import dueline
 from dueline.cli.commands import SECTIONS
 from dueline.cli.main import build
 
-from .scripted import CUT, ScriptedServer, answer
+from .scripted_server import CUT, ScriptedServer, answer
 
 SENT = b'{"id":"a","topic":"t","result":"created","state":"scheduled","due_at_ms":1798135200123,"version":1}'
 LEASED = (

@@ -11,7 +11,7 @@ import pytest
 from dueline import Client
 from dueline.testing.process import DUELINE
 
-from .served import environment, served
+from .serve_kit import environment, served
 
 WITHIN_S = 60
 

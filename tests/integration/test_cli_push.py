@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from .scripted import ScriptedServer, answer
+from .scripted_server import ScriptedServer, answer
 from .test_cli import error, run, sent_body
 
 PUSH = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .scripted import ScriptedServer, answer
+from .scripted_server import ScriptedServer, answer
 from .test_cli import error, run, sent_body
 
 SCHEDULE = (

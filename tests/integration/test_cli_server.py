@@ -28,7 +28,7 @@ from dueline.testing.process import DUELINE
 from tests.kit.waiting import wait_until
 
 from ..kit.valkey import PrivateValkey
-from .served import environment, served
+from .serve_kit import environment, served
 
 
 class Outcome(NamedTuple):

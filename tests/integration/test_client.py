@@ -14,7 +14,7 @@ from dueline import AsyncClient, Client, Leased, new_job
 from dueline.client import errors
 from tests.kit.waiting import turns, until
 
-from .served import served
+from .serve_kit import served
 from .shells import Shell, both
 
 FAR = datetime.now(UTC).replace(microsecond=0) + timedelta(days=365)

@@ -9,7 +9,7 @@ import pytest
 
 from dueline.client import errors
 
-from .served import served
+from .serve_kit import served
 from .shells import Shell, both
 
 URL = "https://example.com/hook"

@@ -15,7 +15,7 @@ from dueline.client import errors
 from dueline.testing.process import DUELINE, free_port
 from dueline.worker.http import HttpQueue
 
-from .scripted import CUT, ScriptedServer, answer
+from .scripted_server import CUT, ScriptedServer, answer
 from .shells import Shell, both
 
 SENT = answer(201, b'{"id":"a","topic":"t","result":"created","state":"ready","due_at_ms":5,"version":1}')

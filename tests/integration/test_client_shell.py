@@ -16,7 +16,7 @@ from dueline import AsyncClient, Client, Leased, Patience, new_job
 from dueline.client import errors
 from dueline.http1.messages import IDLE_S
 
-from .scripted import CUT, HANG, LATE, ScriptedServer, answer
+from .scripted_server import CUT, HANG, LATE, ScriptedServer, answer
 from .shells import Shell, both
 
 SENT = answer(201, b'{"id":"a","topic":"t","result":"created","state":"ready","due_at_ms":5,"version":1}')

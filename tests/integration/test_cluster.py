@@ -19,8 +19,9 @@ from dueline.testing.server import PrivateServer
 from tests.kit.fixtures import partial_cluster, private_cluster
 from tests.kit.slots import move_slot
 from tests.kit.store import item
-from tests.kit.topologies import park, partitions_on, slot_of, started, until, woken
+from tests.kit.topologies import park, partitions_on, slot_of, started, woken
 from tests.kit.valkey import PrivateCluster, PrivateValkey
+from tests.kit.waiting import until
 
 __all__ = ["partial_cluster", "private_cluster"]
 
@@ -139,7 +140,7 @@ async def test_a_shard_that_is_down_is_named_and_the_others_serve(partial_cluste
         await store.send(Partition("default", on_home), [item("a")])
         await store.send(Partition("default", on_lost), [item("a")])
         lost.kill()
-        await until(lambda: bool(health.warnings()))
+        await until(health.warnings)
         [warning] = health.warnings()
         assert (warning.code, f"127.0.0.1:{lost.port}" in warning.message) == ("shard_down", True)
         assert health.reasons() == []

@@ -18,8 +18,8 @@ from dueline.worker import SyncQueue, Worker, connect
 from dueline.worker.queue import resolved
 from tests.kit.valkey import PrivateValkey
 
-from .scripted import ScriptedServer, answer
-from .served import environment
+from .scripted_server import ScriptedServer, answer
+from .serve_kit import environment
 
 DEFAULT = "http://127.0.0.1:9277"
 

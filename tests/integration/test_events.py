@@ -20,8 +20,8 @@ from dueline.testing.server import PrivateServer
 from tests.kit.sse import Listener
 
 from ..kit.valkey import PrivateValkey
-from .served import served
-from .test_tokens import Site
+from .serve_kit import served
+from .test_tokens import TokenServer
 
 
 @pytest.fixture(scope="module")
@@ -130,14 +130,14 @@ async def test_a_stop_ends_the_streams_and_takes_no_longer(tmp_path: Path) -> No
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
+def token_server(tmp_path: Path) -> Iterator[TokenServer]:
     with served(tmp_path / "data", DUELINE_SERVER__AUTH="tokens") as url:
-        yield Site(url, tmp_path / "data")
+        yield TokenServer(url, tmp_path / "data")
 
 
-async def test_a_stream_needs_its_topics_and_ends_with_its_token(site: Site) -> None:
-    url = site.url
-    async with AsyncClient(url, token=site.admin) as admin:
+async def test_a_stream_needs_its_topics_and_ends_with_its_token(token_server: TokenServer) -> None:
+    url = token_server.url
+    async with AsyncClient(url, token=token_server.admin) as admin:
         made = await admin.create_token("page", ["read"], topics=["mine-*"], max_polls=1)
         held = f"Bearer {made.token}"
         for query, status in (("", 403), ("?topic=other", 403), ("?topic=mine-1&topic=other", 403)):

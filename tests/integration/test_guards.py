@@ -32,7 +32,7 @@ from tests.kit.topologies import partitions_on
 from tests.kit.valkey import PrivateCluster, PrivateSentinels, PrivateValkey
 from tests.kit.waiting import until
 
-from .served import served, typed
+from .serve_kit import served, typed
 
 __all__ = ["private_cluster", "private_sentinels"]
 

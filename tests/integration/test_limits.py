@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from .served import served, typed
+from .serve_kit import served, typed
 
 CONFIG = """
 [push]

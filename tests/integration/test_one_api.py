@@ -18,7 +18,7 @@ from dueline.worker import Queue, connect
 from dueline.worker.direct import DirectQueue
 
 from ..kit.valkey import PrivateValkey
-from .served import served
+from .serve_kit import served
 
 ONE_TRY = Patience(deadline_s=0)
 BODY = json_body({"n": 1})

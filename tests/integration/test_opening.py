@@ -30,7 +30,7 @@ from dueline.worker.direct import DirectQueue
 from tests.kit.valkey import PrivateValkey
 from tests.kit.waiting import turns
 
-from .served import typed
+from .serve_kit import typed
 
 EVICTS = ("--maxmemory", "50mb", "--maxmemory-policy", "allkeys-lru")
 UNTIL = "at least until all jobs of the namespace have ended and are no longer retained"

@@ -23,7 +23,7 @@ from tests.kit.waiting import until
 from tools.faults.connection import Connection
 from tools.faults.server_process import ServerProcess
 
-from .served import refused_settings
+from .serve_kit import refused_settings
 
 NUMBERS = itertools.count()  # of topics
 ALLOW = {"DUELINE_PUSH__ALLOW": "127.0.0.0/8"}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from .served import served
+from .serve_kit import served
 from .test_readme import ROOT, execute
 
 WAYS = [pytest.param(True, id="without curl", marks=[pytest.mark.slow] if shutil.which("curl") else [])]

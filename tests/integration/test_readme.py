@@ -23,7 +23,7 @@ import pytest
 
 from dueline.testing.process import DUELINE
 
-from .served import environment, served
+from .serve_kit import environment, served
 
 ROOT = Path(__file__).parents[2]
 CURL = Path(__file__).with_name("curl.py")

@@ -28,8 +28,8 @@ from dueline.worker.direct import DirectQueue
 from tests.kit.fixtures import private_cluster
 from tests.kit.log_lines import logged_events
 from tests.kit.store import item
-from tests.kit.topologies import until
 from tests.kit.valkey import PrivateCluster, PrivateValkey
+from tests.kit.waiting import until
 
 __all__ = ["private_cluster"]
 

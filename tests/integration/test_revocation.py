@@ -25,7 +25,7 @@ from dueline.testing.process import DUELINE, READY
 
 from ..kit.raw_http import RawClient, connect
 from ..kit.valkey import PrivateValkey
-from .served import typed
+from .serve_kit import typed
 
 CONNECTIONS = 8  # connections per server that send all the time
 WARM = 20  # requests that were accepted on each before anything happens

@@ -23,7 +23,7 @@ from tests.kit.waiting import until
 from tools.faults.connection import Connection, NotSent
 from tools.faults.server_process import ServerProcess, ended, kill_store
 
-from .served import typed
+from .serve_kit import typed
 
 
 @asynccontextmanager

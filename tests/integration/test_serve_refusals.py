@@ -22,7 +22,7 @@ from tests.kit.full_listener import full_listener
 from tests.kit.valkey import PrivateValkey
 from tests.kit.waiting import wait_until
 
-from .served import refused_settings, typed
+from .serve_kit import refused_settings, typed
 
 SOON_S = 15.0  # half of the time after which a server without its store gives up
 

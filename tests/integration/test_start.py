@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from .served import environment
+from .serve_kit import environment
 
 PROGRAM = """
 import atexit, sys

@@ -19,7 +19,7 @@ from dueline.server.app import App
 from dueline.store.valkey.fsck import fsck
 from dueline.store.valkey.keys import directory_keys, meta_key, partition_keys
 from dueline.store.valkey.store import ValkeyStore
-from tests.integration.served import typed
+from tests.integration.serve_kit import typed
 from tests.kit.async_tests import async_fixture
 from tests.kit.copies import Copy, erase
 from tests.kit.fixtures import private_valkey

@@ -29,6 +29,7 @@ from dueline.testing.process import free_port
 from dueline.worker.direct import DirectQueue
 from tests.kit.store import item
 from tests.kit.tls_redis import Pair, TlsRedis, missing
+from tests.kit.waiting import until
 from tools.faults.server_process import ServerProcess
 
 from .test_serve import refused
@@ -78,14 +79,8 @@ async def opened(url: str, tls: StoreTls) -> str:
         await access.stop()
 
 
-async def until(happened: Callable[[], object]) -> None:
-    async with asyncio.timeout(SOON_S):
-        while not happened():  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
-
-
 def waits(store: TlsRedis, topic: str) -> bool:
-    """Whether somebody waits for jobs of this topic, so that a send wakes him."""
+    """Whether a pull waits for jobs of this topic, so that a send wakes it."""
     return f"/{topic}/" in str(store.command("PUBSUB", "SHARDCHANNELS"))
 
 

@@ -33,7 +33,7 @@ from dueline.testing.process import DUELINE, free_port
 from tests.kit.waiting import until, wait_until
 from tools.faults.server_process import ServerProcess
 
-from .served import refused_settings
+from .serve_kit import refused_settings
 from .test_serve import refused
 
 SOON_S = 20.0

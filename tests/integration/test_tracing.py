@@ -23,7 +23,7 @@ from tests.kit.spans import Spans, about, header, linked, recorded
 from tests.kit.valkey import PrivateValkey
 
 from . import traced_app
-from .served import served
+from .serve_kit import served
 from .shells import Shell, both
 
 WAIT = "60s"

@@ -23,7 +23,7 @@ from tests.kit.waiting import until
 
 from ..kit.valkey import PrivateValkey
 from . import worker_app as app
-from .served import environment, served
+from .serve_kit import environment, served
 
 ROOT = Path(__file__).parents[2]
 WITHIN_S = 60.0

@@ -21,8 +21,8 @@ from tests.kit.full_listener import full_listener
 from tests.kit.valkey import PrivateValkey
 from tools.faults.server_process import ServerProcess
 
-from .scripted import ScriptedServer, answer
-from .served import environment
+from .scripted_server import ScriptedServer, answer
+from .serve_kit import environment
 
 SOON_S = 15.0  # well before the patience of a call is over: the warning is not that of its end
 

@@ -20,7 +20,7 @@ from dueline import Client, Job
 from dueline.testing.process import DUELINE, free_port
 from tests.kit.waiting import wait_until
 
-from .served import environment, served, typed
+from .serve_kit import environment, served, typed
 
 WITHIN_S = 30.0
 

@@ -32,8 +32,8 @@ from tests.kit.waiting import turns
 
 from ..faults.kit import short_folder
 from ..kit.valkey import PrivateValkey
-from .scripted import CUT, ScriptedServer, answer
-from .served import served
+from .scripted_server import CUT, ScriptedServer, answer
+from .serve_kit import served
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from dueline.client.errors import NotFound
 from dueline.worker import TaskWorker, Worker, reports
 from tests.kit.waiting import until
 
-from .served import served
+from .serve_kit import served
 
 
 @pytest.mark.parametrize("kind", ["server", "store"])

@@ -19,7 +19,7 @@ from dueline.worker import Context, TaskWorker
 from dueline.worker.service import PATH, SpringService, SubmitFailed
 
 from ..kit.eureka import Registry
-from .served import served
+from .serve_kit import served
 
 WITHIN_S = 60.0
 RARELY_S = 86_400  # the registry client's own heartbeat thread cannot be ended: it never begins

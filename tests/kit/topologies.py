@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from dueline.engine.errors import Unavailable
@@ -70,10 +70,3 @@ async def woken(events: Recorder, partitions: list[Partition]) -> None:
         while not set(partitions) <= set(events.woken_partitions):
             await events.next_wake()
             events.clear_signal()
-
-
-async def until(is_true: Callable[[], bool]) -> None:
-    """Wait for a state of another process, which gives no signal."""
-    async with asyncio.timeout(WITHIN_S):
-        while not await asyncio.to_thread(is_true):  # noqa: ASYNC110
-            await asyncio.sleep(0.05)

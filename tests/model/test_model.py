@@ -8,8 +8,8 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests.kit.valkey import PrivateValkey
 
+from .kit import MACHINES, machine
 from .machine import EXAMPLES, machine_settings
-from .started import MACHINES, machine
 
 
 @pytest.mark.parametrize("examples", [20, pytest.param(EXAMPLES, marks=pytest.mark.slow)], ids=["quick", "deep"])

@@ -8,9 +8,9 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests.kit.valkey import PrivateValkey
 
+from .kit import machine
 from .machine import machine_settings
 from .mutants import MUTANTS, Mutant
-from .started import machine
 
 pytestmark = pytest.mark.slow
 

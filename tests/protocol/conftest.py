@@ -1,4 +1,4 @@
-"""Every test of a site runs on a fresh front, four times: its handlers answer in a task, without one, on the
+"""Every test with a front kit runs on a fresh front, four times: its handlers answer in a task, without one, on the
 line, under TLS."""
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ def loop_factory() -> LoopFactory:
 @pytest.fixture(
     params=["in a task", "without a task", "on the line", pytest.param("under TLS", marks=pytest.mark.slow)]
 )
-def open_site(request: pytest.FixtureRequest) -> kit.OpenSite:
-    """Opens a site with options: `async with open_site(FrontLimits(...)) as site`."""
+def open_kit(request: pytest.FixtureRequest) -> kit.OpenKit:
+    """Opens a front kit with options: `async with open_kit(FrontLimits(...)) as front_kit`."""
     if request.param == "under TLS":
-        return partial(kit.site, tls=kit.private_tls())
-    return partial(kit.site, taskless=request.param == "without a task", on_line=request.param == "on the line")
+        return partial(kit.front_kit, tls=kit.private_tls())
+    return partial(kit.front_kit, taskless=request.param == "without a task", on_line=request.param == "on the line")
 
 
 @async_fixture
-async def site(open_site: kit.OpenSite) -> AsyncIterator[kit.Site]:
-    async with open_site() as site:
-        yield site
+async def front_kit(open_kit: kit.OpenKit) -> AsyncIterator[kit.FrontKit]:
+    async with open_kit() as front_kit:
+        yield front_kit

@@ -158,7 +158,7 @@ class Probe:
 
 
 @dataclass
-class Site:
+class FrontKit:
     """A running front and what can be seen of it."""
 
     front: Front
@@ -198,11 +198,11 @@ async def _answered(handler: Handler, request: Request) -> Response:
     return await handler(request)
 
 
-OpenSite = Callable[..., contextlib.AbstractAsyncContextManager[Site]]
+OpenKit = Callable[..., contextlib.AbstractAsyncContextManager[FrontKit]]
 
 
 @contextlib.asynccontextmanager
-async def site(
+async def front_kit(
     limits: FrontLimits = FrontLimits(),
     tls: tuple[ssl.SSLContext, ssl.SSLContext] | None = None,
     taskless: bool = False,
@@ -212,7 +212,7 @@ async def site(
     networks: Networks | None = None,
     auth: Authenticator = OpenAccess(),
     quotas: Quotas = Quotas(),
-) -> AsyncIterator[Site]:
+) -> AsyncIterator[FrontKit]:
     probe = Probe(taskless=taskless, on_line=on_line)
     answered: list[tuple[str, str, int]] = []
     front = Front(
@@ -229,7 +229,7 @@ async def site(
     if send_buffer_bytes is not None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
     await front.start(sock)
-    running = Site(front, probe, sock.getsockname()[1], answered, tls and tls[1])
+    running = FrontKit(front, probe, sock.getsockname()[1], answered, tls and tls[1])
     dismiss = front.dismiss
 
     def dismiss_and_tell(connection: Any) -> None:

@@ -12,7 +12,7 @@ from dueline.server.asgi import AsgiApp
 from dueline.server.browser import MAX_KNOWN_HOSTS, BrowserRules
 from dueline.server.router import Router
 
-from .kit import OpenSite, Probe, assert_error
+from .kit import OpenKit, Probe, assert_error
 from .test_asgi import Exchange
 
 HERE = "127.0.0.1:9277"
@@ -102,7 +102,7 @@ def test_what_is_remembered_of_hosts_is_bounded() -> None:
 
 
 FOREIGN = {
-    "a page of another site": {**SCRIPT, "origin": "https://evil.example", "sec-fetch-site": "cross-site"},
+    "a page of another front_kit": {**SCRIPT, "origin": "https://evil.example", "sec-fetch-site": "cross-site"},
     "its form": {**NAVIGATION, "origin": "https://evil.example", "sec-fetch-site": "cross-site"},
     "its link": {**NAVIGATION, "sec-fetch-site": "cross-site"},
     "its image": {**IMAGE, "sec-fetch-site": "cross-site"},
@@ -182,20 +182,20 @@ def test_programs_reach_it(headers: dict[str, str]) -> None:
     assert refused(BrowserRules(), OFFLINE, **headers) is None
 
 
-async def test_a_refused_request_is_not_read_on_and_the_others_are_served(open_site: OpenSite) -> None:
+async def test_a_refused_request_is_not_read_on_and_the_others_are_served(open_kit: OpenKit) -> None:
     post = b"POST /echo HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: http://evil.example\r\nContent-Length: 100000\r\n\r\n"
 
-    async with open_site(browser_rules=BrowserRules()) as site:
-        client = await site.client()
+    async with open_kit(browser_rules=BrowserRules()) as front_kit:
+        client = await front_kit.client()
         assert_error(await client.ask(post), 403, "forbidden")
         await client.closed()
         upgrade = post.replace(b"Origin", b"Connection: Upgrade\r\nUpgrade: h2c\r\nOrigin").replace(b"100000", b"0")
-        assert_error(await (await site.client()).ask(upgrade), 403, "forbidden")
+        assert_error(await (await front_kit.client()).ask(upgrade), 403, "forbidden")
         for version in (b"1.0", b"1.1"):
-            no_host = await (await site.client()).ask(b"GET /echo HTTP/%s\r\n\r\n" % version)
+            no_host = await (await front_kit.client()).ask(b"GET /echo HTTP/%s\r\n\r\n" % version)
             assert no_host.status == 200
-        assert [request.method for request in site.probe.seen] == ["GET", "GET"]
-        assert ("echo", "POST", 403) in site.answered
+        assert [request.method for request in front_kit.probe.seen] == ["GET", "GET"]
+        assert ("echo", "POST", 403) in front_kit.answered
 
 
 @pytest.mark.parametrize(("headers", "status"), [({}, 200), (OWN["our own page"], 200), (FOREIGN["a file"], 403)])

@@ -9,7 +9,7 @@ import pytest
 from dueline.server.gate import Networks
 
 from ..kit.raw_http import connect
-from .kit import OK, OpenSite
+from .kit import OK, OpenKit
 
 
 @pytest.mark.parametrize(
@@ -28,14 +28,14 @@ def test_an_address_is_in_a_network_or_not(network: str, inside: str, outside: s
     assert (networks.accept(inside), networks.accept(outside), refused) == (True, False, [outside])
 
 
-async def test_a_client_of_another_network_is_closed_before_it_says_anything(open_site: OpenSite) -> None:
+async def test_a_client_of_another_network_is_closed_before_it_says_anything(open_kit: OpenKit) -> None:
     refused: list[str] = []
-    async with open_site(networks=Networks([ip_network("127.0.0.1/32")], refused.append)) as site:
-        good = await site.client(source="127.0.0.1")
+    async with open_kit(networks=Networks([ip_network("127.0.0.1/32")], refused.append)) as front_kit:
+        good = await front_kit.client(source="127.0.0.1")
         assert (await good.ask(OK)).status == 200
         assert refused == []
-        stranger = await connect(site.port, source="127.0.0.2")  # without TLS: it does not even get that far
+        stranger = await connect(front_kit.port, source="127.0.0.2")  # without TLS: it does not even get that far
         assert (await stranger.closed(), refused) == (b"", ["127.0.0.2"])
         stranger.close()
-        assert site.front.connections == 1
+        assert front_kit.front.connections == 1
         assert (await good.ask(OK)).status == 200

@@ -13,7 +13,7 @@ from dueline.server.quotas import Quotas
 from dueline.server.router import Found
 
 from ..kit.raw_http import Answer, RawClient
-from .kit import OK, OpenSite, Site, assert_error
+from .kit import OK, FrontKit, OpenKit, assert_error
 
 A, B, C = "127.0.0.2", "127.0.0.3", "127.0.0.4"
 HEALTH = b"GET /alive HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -38,134 +38,134 @@ async def served(client: RawClient) -> bool:
 # -- addresses
 
 
-async def test_an_address_has_a_share_of_the_connections_and_others_are_served(open_site: OpenSite) -> None:
-    async with open_site(FrontLimits(max_connections=10, max_connections_per_address=2)) as site:
-        inside = [await site.client(source=A) for _ in range(2)]
+async def test_an_address_has_a_share_of_the_connections_and_others_are_served(open_kit: OpenKit) -> None:
+    async with open_kit(FrontLimits(max_connections=10, max_connections_per_address=2)) as front_kit:
+        inside = [await front_kit.client(source=A) for _ in range(2)]
         assert [await served(client) for client in inside] == [True, True]
-        outside = await site.client(source=A)
+        outside = await front_kit.client(source=A)
         assert_limited(await outside.ask(OK), "2 connections", "server.max_connections_per_address")
         assert await outside.closed() == b""
-        assert await served(await site.client(source=B))
+        assert await served(await front_kit.client(source=B))
         assert [await served(client) for client in inside] == [True, True]
-        assert site.front.addresses.refused["max_connections_per_address"] == 1
+        assert front_kit.front.addresses.refused["max_connections_per_address"] == 1
 
 
-async def test_a_place_of_the_share_is_free_when_a_connection_ends(open_site: OpenSite) -> None:
-    async with open_site(FrontLimits(max_connections_per_address=1)) as site:
-        first = await site.client(source=A)
+async def test_a_place_of_the_share_is_free_when_a_connection_ends(open_kit: OpenKit) -> None:
+    async with open_kit(FrontLimits(max_connections_per_address=1)) as front_kit:
+        first = await front_kit.client(source=A)
         assert await served(first)
         first.close()
-        await site.empty()
-        assert await served(await site.client(source=A))
+        await front_kit.empty()
+        assert await served(await front_kit.client(source=A))
 
 
-async def test_health_is_answered_when_an_address_has_used_its_share(open_site: OpenSite) -> None:
-    async with open_site(FrontLimits(max_connections_per_address=1)) as site:
-        assert await served(await site.client(source=A))
+async def test_health_is_answered_when_an_address_has_used_its_share(open_kit: OpenKit) -> None:
+    async with open_kit(FrontLimits(max_connections_per_address=1)) as front_kit:
+        assert await served(await front_kit.client(source=A))
         for _ in range(5):
-            checking = await site.client(source=A)
+            checking = await front_kit.client(source=A)
             assert (await checking.ask(HEALTH)).status == 204
             assert await checking.closed() == b""  # it keeps no connection
 
 
-async def test_health_is_answered_when_all_connections_are_taken(open_site: OpenSite) -> None:
-    async with open_site(FrontLimits(max_connections=2)) as site:
+async def test_health_is_answered_when_all_connections_are_taken(open_kit: OpenKit) -> None:
+    async with open_kit(FrontLimits(max_connections=2)) as front_kit:
         for source in (A, B):
-            assert await served(await site.client(source=source))
-        outside = await site.client(source=C)
+            assert await served(await front_kit.client(source=source))
+        outside = await front_kit.client(source=C)
         assert_error(await outside.ask(OK), 503, "too_many_connections")
         for _ in range(40):
-            assert (await (await site.client(source=C)).ask(HEALTH)).status == 204
+            assert (await (await front_kit.client(source=C)).ask(HEALTH)).status == 204
 
 
-async def test_silent_clients_do_not_take_the_connections_for_health_checks(open_site: OpenSite) -> None:
-    async with open_site(FrontLimits(max_connections=1)) as site:
-        assert await served(await site.client(source=A))
-        silent = [await site.client(source=B) for _ in range(40)]
-        checking = await site.client(source=C)
+async def test_silent_clients_do_not_take_the_connections_for_health_checks(open_kit: OpenKit) -> None:
+    async with open_kit(FrontLimits(max_connections=1)) as front_kit:
+        assert await served(await front_kit.client(source=A))
+        silent = [await front_kit.client(source=B) for _ in range(40)]
+        checking = await front_kit.client(source=C)
         assert (await checking.ask(HEALTH)).status == 204
         assert await silent[0].closed() == b""  # it gave way: one address has two of them
         assert (await silent[-1].ask(HEALTH)).status == 204
 
 
-async def test_the_address_with_the_most_gives_up_an_idle_connection(open_site: OpenSite) -> None:
-    async with open_site(FrontLimits(max_connections=4)) as site:
-        crowd = [await site.client(source=A) for _ in range(3)]
+async def test_the_address_with_the_most_gives_up_an_idle_connection(open_kit: OpenKit) -> None:
+    async with open_kit(FrontLimits(max_connections=4)) as front_kit:
+        crowd = [await front_kit.client(source=A) for _ in range(3)]
         for client in crowd:
             assert await served(client)
-        neighbour = await site.client(source=B)
+        neighbour = await front_kit.client(source=B)
         assert await served(neighbour)
-        newcomer = await site.client(source=C)
+        newcomer = await front_kit.client(source=C)
         assert await served(newcomer)
         assert await crowd[0].closed() == b""  # idle for the longest time
         assert [await served(client) for client in (*crowd[1:], neighbour, newcomer)] == [True] * 4
 
 
-async def test_a_busy_connection_is_not_given_up(open_site: OpenSite) -> None:
-    async with open_site(FrontLimits(max_connections=2)) as site:
-        busy = [await site.client(source=A) for _ in range(2)]
+async def test_a_busy_connection_is_not_given_up(open_kit: OpenKit) -> None:
+    async with open_kit(FrontLimits(max_connections=2)) as front_kit:
+        busy = [await front_kit.client(source=A) for _ in range(2)]
         for client in busy:
-            site.probe.parked.clear()
+            front_kit.probe.parked.clear()
             await client.send(b"GET /hold HTTP/1.1\r\nHost: x\r\n\r\n")
-            await site.probe.parked.wait()
-        outside = await site.client(source=B)
+            await front_kit.probe.parked.wait()
+        outside = await front_kit.client(source=B)
         assert_error(await outside.ask(OK), 503, "too_many_connections")
-        site.probe.release.set()
+        front_kit.probe.release.set()
         assert [(await client.answer()).status for client in busy] == [200, 200]
 
 
 async def test_an_address_has_a_share_of_unfinished_requests_and_idle_connections_are_not_counted(
-    open_site: OpenSite,
+    open_kit: OpenKit,
 ) -> None:
-    async with open_site(FrontLimits(max_unfinished_per_address=2)) as site:
-        idle = [await site.client(source=A) for _ in range(5)]
+    async with open_kit(FrontLimits(max_unfinished_per_address=2)) as front_kit:
+        idle = [await front_kit.client(source=A) for _ in range(5)]
         for client in idle:
             assert await served(client)
-        begun = [await site.client(source=A) for _ in range(2)]
+        begun = [await front_kit.client(source=A) for _ in range(2)]
         for client in begun:
             await client.send(OK[:20])
-        await until_unfinished(site, 2)
-        third = await site.client(source=A)
+        await until_unfinished(front_kit, 2)
+        third = await front_kit.client(source=A)
         await third.send(OK[:20])
         assert_limited(await third.answer(), "2 unfinished requests", "server.max_unfinished_per_address")
         assert await third.closed() == b""
         assert [await served(client) for client in idle] == [True] * 5
-        other = await site.client(source=B)
+        other = await front_kit.client(source=B)
         await other.send(OK[:20])
         assert (await other.ask(OK[20:])).status == 200
         assert [(await client.ask(OK[20:])).status for client in begun] == [200, 200]
-        assert site.front.addresses.in_use()[Refusal.UNFINISHED][1] == 0
+        assert front_kit.front.addresses.in_use()[Refusal.UNFINISHED][1] == 0
 
 
-async def test_an_unfinished_body_counts_and_the_refusal_comes_after_earlier_answers(open_site: OpenSite) -> None:
-    async with open_site(FrontLimits(max_unfinished_per_address=1)) as site:
-        first = await site.client(source=A)
+async def test_an_unfinished_body_counts_and_the_refusal_comes_after_earlier_answers(open_kit: OpenKit) -> None:
+    async with open_kit(FrontLimits(max_unfinished_per_address=1)) as front_kit:
+        first = await front_kit.client(source=A)
         assert await served(first)  # its handshake is done
-        second = await site.client(source=A)
+        second = await front_kit.client(source=A)
         assert await served(second)
         await first.send(b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhe")
-        await until_unfinished(site, 1)
+        await until_unfinished(front_kit, 1)
         await second.send(OK + OK[:20])
         assert (await second.answer()).status == 200
         assert_limited(await second.answer(), "1 unfinished requests")
         assert (await first.ask(b"llo")).json()["body"] == "hello"
 
 
-async def until_unfinished(site: Site, number: int) -> None:
+async def until_unfinished(front_kit: FrontKit, number: int) -> None:
     """Until the front has read the beginning of so many requests of one address."""
-    other = await site.client(source=C)
+    other = await front_kit.client(source=C)
     assert await served(other)  # its handshake is done
-    while site.front.addresses.in_use()[Refusal.UNFINISHED][1] < number:
+    while front_kit.front.addresses.in_use()[Refusal.UNFINISHED][1] < number:
         assert await served(other)
 
 
 # -- namespaces
 
 
-async def test_a_namespace_has_so_many_requests_and_others_are_served(open_site: OpenSite) -> None:
+async def test_a_namespace_has_so_many_requests_and_others_are_served(open_kit: OpenKit) -> None:
     quotas = Quotas({"n": NamespaceLimits(requests_per_s=0.001)})
-    async with open_site(quotas=quotas) as site:
-        client = await site.client()
+    async with open_kit(quotas=quotas) as front_kit:
+        client = await front_kit.client()
         for _ in range(10):  # parsed, then known
             assert (await client.ask(own())).status == 200
         for _ in range(2):
@@ -173,19 +173,19 @@ async def test_a_namespace_has_so_many_requests_and_others_are_served(open_site:
             assert_limited(answer, '"n"', "0.001 requests per second", "namespaces.n.requests_per_s")
         assert int(answer.headers["retry-after"]) > 900
         assert (await client.ask(own("m"))).status == 200
-        assert len(site.probe.seen) == 11
+        assert len(front_kit.probe.seen) == 11
         assert (await client.ask(OK)).status == 200  # public
-        fresh = await site.client()
+        fresh = await front_kit.client()
         assert_limited(await fresh.ask(own().replace(b"Host: x", b"Host: x\r\nX: parsed, not known")))
         long = own().replace(b"GET", b"POST").replace(b"\r\n\r\n", b"\r\nContent-Length: 100000\r\n\r\n")
         assert_limited(await fresh.ask(long))  # before the body
         assert await fresh.closed() == b""
 
 
-async def test_the_row_of_every_namespace_holds_for_each_of_those_without_one(open_site: OpenSite) -> None:
+async def test_the_row_of_every_namespace_holds_for_each_of_those_without_one(open_kit: OpenKit) -> None:
     quotas = Quotas({"*": NamespaceLimits(requests_per_s=0.001), "free": NamespaceLimits()})
-    async with open_site(quotas=quotas) as site:
-        client = await site.client()
+    async with open_kit(quotas=quotas) as front_kit:
+        client = await front_kit.client()
         for name in ("a", "b"):
             answers = [await client.ask(own(name)) for _ in range(11)]
             assert [answer.status for answer in answers] == [200] * 10 + [429]
@@ -193,34 +193,34 @@ async def test_the_row_of_every_namespace_holds_for_each_of_those_without_one(op
         assert [(await client.ask(own("free"))).status for _ in range(20)] == [200] * 20
 
 
-async def test_a_namespace_has_so_many_connections(open_site: OpenSite) -> None:
+async def test_a_namespace_has_so_many_connections(open_kit: OpenKit) -> None:
     quotas = Quotas({"n": NamespaceLimits(max_connections=2), "m": NamespaceLimits()})
-    async with open_site(quotas=quotas) as site:
-        first, second, third = [await site.client() for _ in range(3)]
+    async with open_kit(quotas=quotas) as front_kit:
+        first, second, third = [await front_kit.client() for _ in range(3)]
         assert [(await one.ask(own())).status for one in (first, second, first)] == [200, 200, 200]
         assert_limited(await third.ask(own()), "2 connections", "namespaces.n.max_connections")
         assert await third.closed() == b""
         assert (await second.ask(own("m"))).status == 200  # it counts for another namespace now
-        fourth = await site.client()
+        fourth = await front_kit.client()
         assert (await fourth.ask(own())).status == 200
         assert_limited(await second.ask(own()))
         fourth.close()
-        await site.empty(but=1)
-        assert (await (await site.client()).ask(own())).status == 200
+        await front_kit.empty(but=1)
+        assert (await (await front_kit.client()).ask(own())).status == 200
 
 
-async def test_a_namespace_has_so_many_polls(open_site: OpenSite) -> None:
+async def test_a_namespace_has_so_many_polls(open_kit: OpenKit) -> None:
     quotas = Quotas({"n": NamespaceLimits(max_polls=1)})
-    async with open_site(quotas=quotas) as site:
-        waiting, other, more = [await site.client() for _ in range(3)]
+    async with open_kit(quotas=quotas) as front_kit:
+        waiting, other, more = [await front_kit.client() for _ in range(3)]
         await waiting.send(own(path="/own/park"))
-        await site.probe.parked.wait()
+        await front_kit.probe.parked.wait()
         assert_limited(await other.ask(own(path="/own/park")), "1 polls", "namespaces.n.max_polls")
         assert (await other.ask(own())).status == 200  # the connection goes on
-        site.probe.parked.clear()
+        front_kit.probe.parked.clear()
         await more.send(own("m", "/own/park"))
-        await site.probe.parked.wait()
-        site.probe.release.set()
+        await front_kit.probe.parked.wait()
+        front_kit.probe.release.set()
         assert [(await one.answer()).status for one in (waiting, more)] == [200, 200]
         assert (await other.ask(own(path="/own/park"))).status == 200
 
@@ -261,24 +261,24 @@ class Bound(Named):
         return grant
 
 
-async def test_refused_calls_about_another_namespace_count_for_the_tokens_own(open_site: OpenSite) -> None:
+async def test_refused_calls_about_another_namespace_count_for_the_tokens_own(open_kit: OpenKit) -> None:
     limits = {name: NamespaceLimits(requests_per_s=0.001) for name in ("mine", "theirs")}
-    async with open_site(auth=Bound(), quotas=Quotas(limits)) as site:
-        client = await site.client()
+    async with open_kit(auth=Bound(), quotas=Quotas(limits)) as front_kit:
+        client = await front_kit.client()
         assert [(await client.ask(own("theirs", token="a"))).status for _ in range(10)] == [403] * 10
         assert_limited(await client.ask(own("theirs", token="a")), '"mine"', "requests_per_s")
         assert_limited(await client.ask(own("mine", token="a")), '"mine"', "requests_per_s")
 
 
-async def test_a_token_has_limits_over_all_its_namespaces_beside_theirs(open_site: OpenSite) -> None:
+async def test_a_token_has_limits_over_all_its_namespaces_beside_theirs(open_kit: OpenKit) -> None:
     auth = Named(small=TokenLimits(requests_per_s=0.001, max_connections=1))
     quotas = Quotas({"n": NamespaceLimits(requests_per_s=0.0005)})
-    async with open_site(auth=auth, quotas=quotas) as site:
-        client = await site.client()
+    async with open_kit(auth=auth, quotas=quotas) as front_kit:
+        client = await front_kit.client()
         assert [(await client.ask(own("m", token="small"))).status for _ in range(8)] == [200] * 8
         assert [(await client.ask(own("n", token="small"))).status for _ in range(2)] == [200] * 2
         assert_limited(await client.ask(own("m", token="small")), "token small", "requests_per_s")
-        assert_limited(await (await site.client()).ask(own("m", token="small")), "1 connections")
+        assert_limited(await (await front_kit.client()).ask(own("m", token="small")), "1 connections")
         assert [(await client.ask(own("n", token="big"))).status for _ in range(8)] == [200] * 8
         assert_limited(await client.ask(own("n", token="big")), '"n"', "namespaces.n.requests_per_s")
         assert (await client.ask(own("m", token="big"))).status == 200

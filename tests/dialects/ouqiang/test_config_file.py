@@ -17,7 +17,7 @@ from dueline.dialects.spec import Unreadable
 from dueline.server.listeners import addresses
 from dueline.testing.process import free_port
 
-from ...integration.served import typed
+from ...integration.serve_kit import typed
 from ...kit.valkey import PrivateValkey
 from ..kit import NOWHERE, RunningServer, now_ms, serve
 from .kit import DONE, Ouqiang
