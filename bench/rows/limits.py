@@ -21,7 +21,7 @@ from dueline.engine.engine import Engine
 from dueline.engine.errors import DuelineError
 from dueline.engine.timer import LoopTimer
 from dueline.engine.token_cache import TokenCache
-from dueline.engine.tokens import Tokens, TokenWish
+from dueline.engine.tokens import Tokens, TokenSpec
 from dueline.rights import EVERYTHING, Right, TokenLimits
 from dueline.server.authentication import OpenAccess
 from dueline.server.exchange import Exchange
@@ -120,7 +120,7 @@ async def _steps() -> Line:
 async def _step(is_on: bool) -> Callable[[], None]:
     """A function that takes one send from its bytes to its answer, without a store."""
     store = MemoryStore(lambda: 0)
-    made = await Tokens(store, LoopTimer()).make(TokenWish("bench", (Right.SEND,), "n", limits=TOKEN), EVERYTHING)
+    made = await Tokens(store, LoopTimer()).make(TokenSpec("bench", (Right.SEND,), "n", limits=TOKEN), EVERYTHING)
     cache = TokenCache(store, lease_s=3600)
     await cache.start()
     quotas = Quotas({"n": NAMESPACE} if is_on else {})

@@ -42,5 +42,5 @@ class EventLog:
         self._logger.error(Event(text, fields))
 
     def exception(self, text: str, **fields: object) -> None:
-        """An error with the traceback of the exception that is being handled."""
+        """Log an error with the traceback of the exception that is being handled."""
         self._logger.exception(Event(text, fields))

@@ -1,4 +1,4 @@
-"""Lease renewal: keeps the leases of the jobs in this process's hands, and gets the word about each job to the store.
+"""Lease renewal: keeps the leases of the jobs in this process's hands, and reports each outcome to the store.
 
 A lease is renewed after every third of its length. Leases that are due, or nearly due, share one call. While the store
 is unavailable a lease is tried again after another third; its token stays valid until another consumer gets the job.

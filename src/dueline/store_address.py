@@ -93,7 +93,7 @@ def parse_store_url(url: str) -> StoreAddress:
     endpoints = [_endpoint(host, default_port) for host in (hosts or "localhost").split(",")]
     if kind is Kind.STANDALONE and len(endpoints) > 1:
         raise ValueError(
-            f"{name}:// names one node; several are the sentinels of {name}+sentinel:// or the nodes of {name}+cluster://"
+            f"{name}:// takes one address: use {name}+sentinel:// for sentinels, {name}+cluster:// for Cluster nodes"
         )
     sentinel_login: tuple[str | None, str | None] = (None, None)
     service = ""

@@ -62,8 +62,8 @@ async def kill(store: EmbeddedStore) -> None:
     store._lock.free()
 
 
-async def until_noted(store: EmbeddedStore, size: int) -> None:
-    await until(lambda: max(extents.noted(store.data).files.values(), default=0) >= size)
+async def until_recorded(store: EmbeddedStore, size: int) -> None:
+    await until(lambda: max(extents.last_record(store.data).files.values(), default=0) >= size)
 
 
 async def refusal(data: Path) -> str:
@@ -134,7 +134,7 @@ async def test_what_is_on_disk_is_written_down_while_the_store_runs(folder: Path
     store = await opened(data)
     await fill(store)
     size = append_only_file(data).stat().st_size
-    await until_noted(store, size)
+    await until_recorded(store, size)
     await kill(store)
     cut(append_only_file(data), size - 1)
     assert "1 bytes that were on disk are gone" in await refusal(data)
@@ -145,12 +145,12 @@ async def test_a_torn_end_beyond_what_was_written_down_starts(folder: Path) -> N
     store = await opened(data)
     await fill(store)
     size = append_only_file(data).stat().st_size
-    await until_noted(store, size)
+    await until_recorded(store, size)
     await kill(store)
     with append_only_file(data).open("ab") as file:
         file.write(b"*3\r\n$3\r\nSET\r\n$4\r\nto")
     assert await keys_in(data) == 100
-    assert extents.noted(data).files[append_only_file(data).name] == size
+    assert extents.last_record(data).files[append_only_file(data).name] == size
 
 
 async def rewritten(store: EmbeddedStore) -> None:
@@ -163,7 +163,7 @@ async def test_a_rewrite_after_the_last_record_starts_also_after_a_kill(folder: 
     data = folder / "data"
     store = await opened(data)
     await fill(store)
-    await until_noted(store, append_only_file(data).stat().st_size)
+    await until_recorded(store, append_only_file(data).stat().st_size)
     record = (data / extents.RECORD).read_bytes()
     await rewritten(store)
     await fill(store, 100, 10)
@@ -176,7 +176,7 @@ async def test_a_store_whose_file_is_gone_when_it_is_restarted_fails_instead_of_
     store = await opened(folder / "data")
     try:
         await fill(store)
-        await until_noted(store, append_only_file(store.data).stat().st_size)
+        await until_recorded(store, append_only_file(store.data).stat().st_size)
         assert store.pid is not None
         os.kill(store.pid, signal.SIGSTOP)
         shutil.rmtree(store.data / "appendonlydir")
@@ -191,7 +191,7 @@ async def test_a_store_whose_file_is_gone_when_it_is_restarted_fails_instead_of_
 async def test_a_file_deleted_under_a_running_store_is_written_anew_from_memory(folder: Path) -> None:
     store = await opened(folder / "data")
     await fill(store)
-    await until_noted(store, append_only_file(store.data).stat().st_size)
+    await until_recorded(store, append_only_file(store.data).stat().st_size)
     shutil.rmtree(store.data / "appendonlydir")
     seen: list[int] = []
     async with asyncio.timeout(20):
@@ -218,7 +218,7 @@ async def test_an_accepted_loss_starts_with_what_is_left_and_is_reported(folder:
     await store.stop()
     assert (status.lost_bytes, status.accepted_at_ms is not None) == (len(content) - at, True)
     assert [line["event"] for line in log if f"{len(content) - at:,} bytes" in line["event"]] != []
-    assert extents.noted(data).lost_bytes == len(content) - at, "it is remembered"
+    assert extents.last_record(data).lost_bytes == len(content) - at, "it is remembered"
 
 
 async def test_files_without_a_manifest_are_moved_aside_when_their_loss_is_accepted(folder: Path) -> None:

@@ -15,7 +15,7 @@ from zlib import crc32
 import pytest
 
 from dueline.config.load import load
-from dueline.engine.tokens import TokenWish
+from dueline.engine.tokens import TokenSpec
 from dueline.rights import EVERYTHING, Right
 from dueline.runtime.locations import ExternalStore
 from dueline.server.app import App
@@ -51,7 +51,7 @@ class ServerKit(NamedTuple):
 
     async def token(self, *rights: Right) -> tuple[str, str]:
         """The id and the text of a new token."""
-        made = await self.app.engine.tokens.make(TokenWish("ann", rights, "default", ("*",)), EVERYTHING)
+        made = await self.app.engine.tokens.make(TokenSpec("ann", rights, "default", ("*",)), EVERYTHING)
         return made.token.id, made.text
 
     async def login(self, token: str, **headers: str) -> Answer:

@@ -317,7 +317,7 @@ async def test_a_new_certificate_that_is_broken_is_logged_and_the_old_one_stays_
         assert float(page.split("\ndueline_tls_certificate_expiry_timestamp_seconds ")[1].split()[0]) == end.timestamp()
         assert "dueline_tls_reload_failures_total 1.0" in page
         new = files.renew()
-        await until_logged(server, "the certificate was loaded again")
+        await until_logged(server, "the certificate was reloaded")
         assert await asyncio.to_thread(files.served_at, server.port) == new
     finally:
         await server.stop()
@@ -331,7 +331,7 @@ async def test_a_key_that_was_open_to_others_is_used_once_it_is_private(files: F
         files.key.chmod(0o644)
         await until_logged(server, "can be read by other users")
         files.key.chmod(0o600)
-        await until_logged(server, "the certificate was loaded again")
+        await until_logged(server, "the certificate was reloaded")
         assert await asyncio.to_thread(files.served_at, server.port) == new
     finally:
         await server.stop()
@@ -375,7 +375,7 @@ async def test_sighup_loads_the_certificate_again_in_each_process_and_ends_none(
     before = server.workers()
     try:
         server.signal(signal.SIGHUP)  # the files have not changed: only a signal loads them again
-        await until_logged(server, "loaded again", times=workers)
+        await until_logged(server, "certificate was reloaded", times=workers)
         assert (server.running, server.workers()) == (True, before)
     finally:
         assert await server.stop() == 0

@@ -13,7 +13,7 @@ import pytest
 from dueline.dialects.http import TokenPlace
 from dueline.engine.commands import Send
 from dueline.engine.job import BodyKind
-from dueline.engine.tokens import TokenWish
+from dueline.engine.tokens import TokenSpec
 from dueline.rights import ALL, EVERYTHING, Right
 from tools.route_samples import SAMPLES
 
@@ -30,7 +30,7 @@ async def make_tokens(server: Server) -> dict[tuple[Right, str | None, tuple[str
     namespaces = {one.namespace for one in server.declared.values()} - {ALL} | {"foreign"}
     made: dict[tuple[Right, str | None, tuple[str, ...]], str] = {}
     for right, namespace, topics in itertools.product(RIGHTS, (*namespaces, None), TOPICS):
-        wish = TokenWish(f"{right} {namespace}", (right,), namespace, topics)
+        wish = TokenSpec(f"{right} {namespace}", (right,), namespace, topics)
         made[right, namespace, topics] = (await server.app.engine.tokens.make(wish, EVERYTHING)).text
     return made
 
@@ -134,7 +134,7 @@ async def test_a_token_for_some_topics_neither_changes_nor_learns_of_a_job_of_an
     secret = Send("J1", b"secret", BodyKind.TEXT, delay_ms=3_600_000)
     await engine.send(one.namespace, "b-secret", secret)
     before = await engine.get(one.namespace, "b-secret", "J1")
-    token = (await engine.tokens.make(TokenWish(name, one.rights, one.namespace, ("a-*",)), EVERYTHING)).text
+    token = (await engine.tokens.make(TokenSpec(name, one.rights, one.namespace, ("a-*",)), EVERYTHING)).text
     answer = await ask(server.port, one.method, one.path, one.body, token)
     by_path_topic = name in ("history", "patch", "fire", "cancel")  # the job is not in the topic of the path
     assert answer.status == (404 if by_path_topic else 403)
@@ -146,7 +146,7 @@ async def test_a_token_for_some_topics_neither_changes_nor_learns_of_a_job_of_an
 async def test_a_token_for_some_topics_neither_stops_nor_replaces_a_worker_of_another(server: Server) -> None:
     rights = (Right.PULL, Right.READ)
     tokens = [
-        (await server.app.engine.tokens.make(TokenWish("worker", rights, "default", topics), EVERYTHING)).text
+        (await server.app.engine.tokens.make(TokenSpec("worker", rights, "default", topics), EVERYTHING)).text
         for topics in (("a-*",), ("b-*",))
     ]
     about = {"host": "h", "pid": 1, "version": "0", "concurrency": 1, "started_at_ms": 1}
@@ -163,7 +163,7 @@ async def test_a_token_for_some_topics_neither_stops_nor_replaces_a_worker_of_an
 
 async def test_a_token_for_some_topics_sends_jobs_whose_id_the_server_makes(server: Server) -> None:
     for namespace, job, status in (("ouqiang", {"body": 1}, 201), ("default", NEW, 201), ("ouqiang", NEW, 403)):
-        wish = TokenWish("some", (Right.SEND,), namespace, ("a-*",))
+        wish = TokenSpec("some", (Right.SEND,), namespace, ("a-*",))
         token = (await server.app.engine.tokens.make(wish, EVERYTHING)).text
         answer = await ask(server.port, "POST", "/v1/topics/a-x/jobs", job, token)
         assert answer.status == status
@@ -184,13 +184,13 @@ async def test_a_token_for_some_topics_does_not_change_partitions_that_all_topic
 
 
 async def put_topic(server: Server, namespace: str, wanted: dict[str, int]) -> Answer:
-    wish = TokenWish("some", (Right.MANAGE,), namespace, ("a-*",))
+    wish = TokenSpec("some", (Right.MANAGE,), namespace, ("a-*",))
     token = (await server.app.engine.tokens.make(wish, EVERYTHING)).text
     return await ask(server.port, "PUT", "/v1/topics/a-x", wanted, token)
 
 
 async def test_a_token_in_the_path_counts_exactly_where_the_route_takes_it(server: Server) -> None:
-    wish = TokenWish("everything", (Right.ADMIN,), None)
+    wish = TokenSpec("everything", (Right.ADMIN,), None)
     token = (await server.app.engine.tokens.make(wish, EVERYTHING)).text
     [front] = server.app.fronts
     places = {name: route.token for route, _ in front.router.table() for name, _ in rights_of(route)}

@@ -9,7 +9,7 @@ import pytest
 
 from dueline.engine.commands import Send
 from dueline.engine.job import BodyKind
-from dueline.engine.tokens import NewToken, TokenWish
+from dueline.engine.tokens import NewToken, TokenSpec
 from dueline.rights import EVERYTHING, Grant, Right, TokenLimits
 
 from .matrix_kit import Caller, Server, ask
@@ -18,7 +18,7 @@ LISTED, OTHER = "8.8.8.8", "8.8.4.4"
 
 
 async def made(server: Server, **limits: Any) -> NewToken:
-    wish = TokenWish("limited", (Right.ADMIN,), None, limits=TokenLimits(**limits))
+    wish = TokenSpec("limited", (Right.ADMIN,), None, limits=TokenLimits(**limits))
     return await server.app.engine.tokens.make(wish, EVERYTHING)
 
 

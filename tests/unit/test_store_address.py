@@ -58,7 +58,7 @@ def test_an_address_is_read_whole(url: str, address: StoreAddress) -> None:
     [
         ("http://h", "must begin with one of"),
         ("redis:h", "must begin with one of"),
-        ("redis://:pw@h1,h2", "redis:// names one node"),
+        ("redis://:pw@h1,h2", "redis:// takes one address"),
         ("redis+sentinel://:pw@h1:1,h2:2", "name the service"),
         ("redis+sentinel://:pw@h1:1/jobs/x", "the database is a number"),
         ("redis+cluster://:pw@h1/3", "a Cluster has only the database 0"),

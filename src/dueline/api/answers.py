@@ -362,7 +362,7 @@ class Paused(msgspec.Struct, frozen=True):
 
 
 class Breaker(msgspec.Struct, frozen=True):
-    """After this many failed calls in a row, calls stop for open_ms."""
+    """After `failures` failed calls in a row, calls stop for `open_ms`."""
 
     failures: int
     open_ms: int

@@ -14,7 +14,7 @@ from .requests import AnyRetry, Headers, Request
 
 
 class PutBreaker(Request, frozen=True, kw_only=True):
-    """After this many failed calls in a row, calls stop for open_ms. Then a single call decides."""
+    """After `failures` failed calls in a row, calls stop for `open_ms`. Then the outcome of the next call decides."""
 
     failures: Annotated[int, Meta(ge=1, le=10_000)] = 10
     open_ms: Annotated[int, Meta(ge=1, le=86_400_000)] = 30_000

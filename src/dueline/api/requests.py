@@ -250,7 +250,7 @@ class OnDead(Request, frozen=True, kw_only=True):
 
 class PutTopic(Request, frozen=True, kw_only=True):
     """The whole policy of a topic; null or missing = server default. `partitions`: at least as many as the topic
-    has; null or missing = as many."""
+    has; null or missing = unchanged."""
 
     set_by: (
         Annotated[

@@ -14,7 +14,7 @@ TokenRight = Literal["send", "pull", "read", "manage", "push", "admin"]
 
 
 class CreateToken(Request, frozen=True, kw_only=True):
-    """A token to make. It may do no more than the token that makes it, and expires with it at the latest."""
+    """A token to create. It may do no more than the token that creates it, and expires no later than that one."""
 
     name: Annotated[str, Meta(description="For people: what the token is for.", examples=["billing workers"])]
     rights: Annotated[list[TokenRight], Meta(min_length=1, max_length=6, description="admin includes all others.")]

@@ -106,7 +106,8 @@ def server_parts(printer: Printer) -> Generator[None]:
         if (missing.name or "").startswith("dueline"):
             raise
         printer.error(
-            "this command reads the store itself", hint='install dueline[server]: pip install "dueline[server]"'
+            "this command reads the store itself, and packages for that are missing",
+            hint='install dueline[server]: pip install "dueline[server]"',
         )
         raise typer.Exit(FAILURE) from missing
 

@@ -60,7 +60,7 @@ def create(
     requests_per_s: Annotated[float | None, typer.Option(help="Requests per second, per server process.")] = None,
     max_connections: Annotated[int | None, typer.Option(help="Open connections, per server process.")] = None,
     max_polls: Annotated[
-        int | None, typer.Option(help="Pulls in progress, even waiting ones, per server process.")
+        int | None, typer.Option(help="Concurrent pulls, including waiting ones, per server process.")
     ] = None,
     max_pending_jobs: Annotated[
         int | None, typer.Option(help="Refuse its sends while its namespace has this many pending jobs.")
@@ -70,7 +70,7 @@ def create(
     ] = None,
     look_ups_per_s: Annotated[
         float | None,
-        typer.Option(help="Host names that its calls may choose for pushes, per second and server process."),
+        typer.Option(help="Host names that its calls may set as push addresses, per second and server process."),
     ] = None,
     push_allow: Annotated[
         list[str] | None,

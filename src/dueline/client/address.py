@@ -115,7 +115,7 @@ def split(url: str) -> SplitResult:
         _ = parts.port
     except ValueError:
         raise ValueError(
-            f'"{shown(url)}" cannot be read: is the port a number up to 65535, and is a password in it quoted (%2F)?'
+            f'"{shown(url)}" cannot be read: is the port a number up to 65535, and any / in a password written as %2F?'
         ) from None
     return parts
 

@@ -201,7 +201,7 @@ class TopicApi(OverviewApi, ScheduleApi, TokenApi):
         """What happens, from now on or behind an earlier event (its `cursor`). It does not end. No topics: all.
 
         The first event is a `hello`. A `gap` says that earlier events may be missing: read again what you need to
-        know. Events are for looking on; they are no source of counts, and no reason to skip an ack."""
+        know. Events are for observation: do not count with them, and do not skip an ack because of one."""
         return Pages(lambda cursor: calls.events(topics, after if cursor is None else cursor), _events)
 
     @pages

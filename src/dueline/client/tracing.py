@@ -10,8 +10,8 @@ consumer links to it instead of continuing the trace, because a delay of days mu
 
 A program that traces has loaded OpenTelemetry before its first call, so this module never does: without it, a call
 costs one look into `sys.modules`. Loaded does not mean used, because redis-py imports it wherever it is installed. So
-calls have spans only if OpenTelemetry has a tracer provider, which may also be set later. OpenTelemetry looks into the
-environment whenever it is asked for one, so it is asked only when somebody has defined a class of providers.
+calls have spans only if OpenTelemetry has a tracer provider, which may also be set later. Asking OpenTelemetry for its
+provider is slow, because it reads the environment each time. So it is asked only once a class of providers is loaded.
 """
 
 from __future__ import annotations
@@ -301,7 +301,7 @@ def current_carrier() -> dict[str, str]:
 
 def inside(carrier: Mapping[str, str]) -> AbstractContextManager[Any]:
     """A block inside the span of another process."""
-    return _Inside(carrier) if carrier and loaded() else nullcontext()
+    return _RemoteContext(carrier) if carrier and loaded() else nullcontext()
 
 
 def trace_id() -> str | None:
@@ -312,7 +312,7 @@ def trace_id() -> str | None:
     return f"{here.trace_id:032x}" if here.is_valid else None
 
 
-class _Inside:
+class _RemoteContext:
     def __init__(self, carrier: Mapping[str, str]) -> None:
         self._carrier = carrier
         self._before: Any = None
@@ -335,7 +335,7 @@ def _as_it_is(job: NewJob) -> NewJob:
 
 
 def _named(error: BaseException) -> tuple[str, str | None]:
-    """The kind of an error, of which there are few, and its text."""
+    """The kind of an error (there are few kinds), and its text."""
     if isinstance(error, DuelineApiError):
         return error.code, error.message
     return type(error).__qualname__, None

@@ -16,7 +16,7 @@ from typing import Protocol, runtime_checkable
 import msgspec
 
 from ..engine.audit import AuditNote
-from ..engine.completion import Begun, poll
+from ..engine.completion import PendingCall, poll
 from ..engine.errors import DuelineError, Forbidden
 from ..engine.queue_limit import QueueLimit
 from ..rights import EVERYTHING, Grant, Right
@@ -64,8 +64,8 @@ class Request(msgspec.Struct):
         check_own_id(self.grant, namespace_ids)
 
     def hold_jobs(self, jobs: int) -> None:
-        """Say how many jobs this call is about, if that is limited. For calls of many jobs, and where the body names
-        the command; never for pulls, acks, releases and extends. Raises QuotaExceeded."""
+        """Count this call's jobs towards `max_queued_jobs` until it is answered. Call it if the call has many jobs, or
+        if its body names the command; never for pulls, acks, releases and extends. Raises QuotaExceeded."""
         if self.queue is not None:
             self.held = self.queue.hold(jobs, self.held)
 
@@ -99,17 +99,17 @@ Handler = Callable[[Request], Awaitable[Response]]
 Answer = Callable[[Response | BaseException], None]
 """answer(response), or answer(error)."""
 
-Line = Callable[[Request, Answer], Begun | None]
+Line = Callable[[Request, Answer], PendingCall | None]
 """line(request, answer): answers a request without a coroutine. A refusal may also be raised. If the route parks, it
 returns what the server cancels when the client is gone."""
 
 LineMaker = Callable[[Request], Line]
 """Decides once what a head says: whose call it is, which topic, what is allowed. The line that it makes answers every
-request with this head. Raises what a request with this head is refused with."""
+request with this head. Raises the error with which such requests are refused."""
 
 
 def on_line(make: LineMaker) -> Handler:
-    """The handler of a route with a line, for those who await it."""
+    """The handler of a route with a line, for callers that await it."""
 
     async def handle(request: Request) -> Response:
         return await poll(make(request), request)
@@ -173,7 +173,7 @@ def line_route(
     parks: bool = False,
     max_body_bytes: int | None = None,
 ) -> Route:
-    """A route with one line for all heads: what its requests are about stands in their bodies."""
+    """A route with one line for all heads, because only the body says what a request is about."""
 
     def make(_: Request) -> Line:
         return line

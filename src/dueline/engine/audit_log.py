@@ -16,8 +16,8 @@ MAX_ENTRIES = 10_000  # how many entries are kept if no server says otherwise
 
 class AuditEntry(msgspec.Struct, frozen=True):
     """One call. `who`: the id of the caller's token, "" on a server without tokens, LOCAL for a program on the store
-    itself. `details` are plain JSON values. `status` 0: the caller left before the answer. `code` "": it succeeded.
-    `at_ms` is set by the store."""
+    itself. `details` are plain JSON values. `status` 0: the caller had disconnected before the answer. `code` "": it
+    succeeded. `at_ms` is set by the store."""
 
     id: str
     who: str

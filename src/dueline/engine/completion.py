@@ -22,7 +22,7 @@ Done = Callable[[Any], None]
 """done(result), or done(error) with an exception."""
 
 
-class Begun(Protocol):
+class PendingCall(Protocol):
     """A call that has begun and may wait for long. After `cancel`, its `done` is not called, or ignored."""
 
     def cancel(self) -> object: ...
@@ -47,14 +47,14 @@ def _ended(done: Done, task: asyncio.Task[Any]) -> None:
         done(task.exception() or task.result())
 
 
-def awaited(post: Callable[..., Begun | None], *args: Any) -> asyncio.Future[Any]:
+def awaited(post: Callable[..., PendingCall | None], *args: Any) -> asyncio.Future[Any]:
     """A future for a posted call: post(*args, done)."""
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     post(*args, partial(settle, future))
     return future
 
 
-async def poll(post: Callable[..., Begun | None], *args: Any) -> Any:
+async def poll(post: Callable[..., PendingCall | None], *args: Any) -> Any:
     """Await a posted call that may wait for long. If the caller is cancelled, so is the call."""
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     begun = post(*args, partial(settle, future))

@@ -24,7 +24,7 @@ from .charts import ChartRecorder
 from .checks import Checks
 from .cleaner import ROUND_S, Cleaner
 from .commands import Bulk, Filter, Patch, Pull, Send, Sent, TopicPatch, TopicView
-from .completion import Begun, Done, awaited, leave, poll, quietly
+from .completion import Done, PendingCall, awaited, leave, poll, quietly
 from .control import TopicControl
 from .deletion import TopicDeletion
 from .directory import TopicChange
@@ -232,7 +232,7 @@ class Engine:
     async def pull(self, command: Pull) -> list[LeasedJob]:
         return await poll(self.post_pull, command)
 
-    def post_pull(self, command: Pull, done: Done) -> Begun:
+    def post_pull(self, command: Pull, done: Done) -> PendingCall:
         if self._draining:
             raise Draining
         return self._puller.post(command, done)
@@ -366,7 +366,7 @@ class Engine:
         await self._control.resume(namespace, topic)
 
     def follow_topics(self, listener: TopicListener) -> None:
-        """Tell it the config of every topic that has one, and then each change; our own before its call returns."""
+        """Tell `listener` the config of every topic that has one, then each change; our own before its call returns."""
         self._changes.follow(listener)
 
     def unfollow_topics(self, listener: TopicListener) -> None:

@@ -57,7 +57,7 @@ class DuelineError(Exception):
 
 
 class BadRequest(DuelineError):
-    """The request is not understood."""
+    """The request is not valid."""
 
     code = "invalid_field"
 

@@ -113,7 +113,7 @@ class _Entry:
         return Batch(self._id, gap, numbers, [self._events[number] for number in numbers])
 
     def forget(self) -> None:
-        """Share no more. Listeners that keep up have read it, and their batches take more memory than the entry."""
+        """Drop the shared batches: listeners that keep up have read them, and they take more memory than the entry."""
         self._batches = None
 
 

@@ -3,7 +3,7 @@
 One capped stream serves all namespaces. Every process that changes jobs is a *member*. Processes write to the stream
 only while somebody listens: a listener renews the *interest*, a time until which members record what they do.
 
-    listen --announced--> every member opens its record --append, every 50 ms or as a beat--> stream --read--> listeners
+    listen --announced--> every member begins to record --append, every 50 ms or as a beat--> stream --read--> listeners
 
 What is missing in the stream is behind a gap, an entry of the stream as well:
 
@@ -66,7 +66,8 @@ class EventStream(Protocol):
     """Each method is one atomic call, and safe to repeat."""
 
     async def join(self, member: str) -> int:
-        """Register a process that changes jobs. Returns until when it must record; 0: nobody listens."""
+        """Register a process that changes jobs. Returns the time until which it must record events; 0: nobody
+        listens."""
         ...
 
     async def leave(self, member: str) -> None:
@@ -81,14 +82,14 @@ class EventStream(Protocol):
     async def append(
         self, member: str, first: int, batches: Sequence[bytes], opened: bool = False, lost: bool = False
     ) -> int:
-        """Add up to ENTRIES_PER_CALL entries with the numbers from `first` on; those that the stream has already are
-        not added again. A call without entries is a beat. `opened` adds a gap before them, `lost` one after them.
-        Returns until when to record."""
+        """Add up to ENTRIES_PER_CALL entries, numbered from `first` on; those that the stream has already are not added
+        again. A call without entries is a beat: it shows that the member is alive. `opened` adds a gap before them,
+        `lost` one after them. Returns the time until which to record events."""
         ...
 
     async def close(self, member: str) -> int:
-        """Stop recording, if nobody listens any more. Then the stream is emptied. Returns 0, or until when to record
-        because somebody listens again."""
+        """Stop recording and empty the stream, if nobody listens any more. Returns 0, or the time until which to record
+        events because somebody listens again."""
         ...
 
     async def read(self, after: str) -> StreamPage:

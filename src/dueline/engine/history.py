@@ -86,13 +86,13 @@ def cut_name(name: str | None) -> bytes:
 
 
 def bytes_of(past: Sequence[Past]) -> int:
-    """What the entries of one job count in the budget."""
+    """How many bytes of the budget the entries of one job use."""
     return HISTORY_BYTES + sum(entry.bytes for entry in past) if past else 0
 
 
 def history_of(job: Job, past: Sequence[Past], edited_at_ms: int | None) -> History:
-    """The history of a job as it is now, from what the store kept. `edited_at_ms`: its last edit before its first
-    entry."""
+    """The history of a job as it is now, from what the store kept. `edited_at_ms`: the last edit that is older than the
+    first entry in `past`."""
     entries = [HistoryEntry(job.created_at_ms, "sent")]
     if edited_at_ms is not None:
         entries.append(HistoryEntry(edited_at_ms, What.EDITED.name.lower()))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from .checks import Checks
 from .commands import Pull
-from .completion import Begun, Done, leave, poll
+from .completion import Done, PendingCall, leave, poll
 from .job import LeasedJob
 from .topics import Topic, Topics
 from .waiters import Waiters
@@ -22,10 +22,10 @@ class Puller:
         self._checks = checks
         self._drained = asyncio.Event()
 
-    def post(self, command: Pull, done: Done) -> Begun:
-        """Due jobs under a lease; waits up to wait_ms. `done` gets them, or the error, which may also be raised. Jobs
-        already pulled for a call that is cancelled are released without costing an attempt. If a topic must be
-        read first, a task does this and the rest."""
+    def post(self, command: Pull, done: Done) -> PendingCall:
+        """Lease due jobs; wait up to wait_ms for the first. `done` gets the jobs or an error; an error may also be
+        raised. If the call is cancelled, jobs that it already has are released without costing an attempt. A task
+        does the whole call if a topic must be read first."""
         self._checks.pull(command)
         topics: list[Topic] = []
         for name in command.topics:
@@ -39,7 +39,7 @@ class Puller:
         topics = [await self._topics.get(command.namespace, name) for name in command.topics]
         return await poll(self._wait, command, topics)
 
-    def _wait(self, command: Pull, topics: Sequence[Topic], done: Done) -> Begun:
+    def _wait(self, command: Pull, topics: Sequence[Topic], done: Done) -> PendingCall:
         self._checks.pull_partitions(sum([len(topic.partitions) for topic in topics]))
         return self._waiters.post(
             topics, command.max, command.lease_ms, command.wait_ms, command.fails_fast, command.by, done

@@ -28,8 +28,8 @@ class Attempt(msgspec.Struct, frozen=True):
 
 
 def masked(text: str | None) -> str | None:
-    """An error or excerpt without secrets: a target may repeat what it was sent, and everybody may read the log who may
-    read the topic."""
+    """An error or excerpt without secrets: a target may repeat what it was sent, and everyone who may read the topic
+    may read the log."""
     return text and redacted(text)
 
 

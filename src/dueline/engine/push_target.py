@@ -33,7 +33,7 @@ def is_credential(header: str) -> bool:
 
 
 class Breaker(msgspec.Struct, frozen=True):
-    """After `failures` failed calls in a row, no calls are made for open_ms. Then one trial call decides."""
+    """After `failures` failed calls in a row, no calls are made for open_ms. Then each process makes one trial call."""
 
     failures: int = 10
     open_ms: int = 30_000

@@ -20,13 +20,13 @@ class QueueLimit:
         self.jobs = 0
 
     def check(self, jobs: int) -> None:
-        """Raises unless so many more may wait. An empty queue accepts any call."""
+        """Raises unless this many more jobs may wait. An empty queue accepts any call."""
         if self.jobs and self.jobs + jobs > self._max_jobs:
             raise self._full()
 
     def hold(self, jobs: int, held: int = 0) -> int:
-        """Count the jobs of a call instead of those that it held until now. Returns `jobs`. Raises like `check`; the
-        call then holds what it held. Its end subtracts from `jobs` what it holds."""
+        """Count `jobs` for a call, instead of the `held` that it counted for until now. Returns `jobs`. Raises like
+        `check`; the call then still counts for `held`. Whoever ends the call subtracts its count from `self.jobs`."""
         others = self.jobs - held
         if others and others + jobs > self._max_jobs:
             raise self._full()

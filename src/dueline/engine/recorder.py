@@ -3,9 +3,9 @@
     the store's outcomes --> a bounded buffer --every FLUSH_S--> append --> the stream
 
 The process joins the stream when it starts, and then costs nothing until it hears that somebody listens: the store's
-hook is empty, and there is no periodic call. While it records, it appends what is in the buffer, or beats, so that
-others notice its silence. Events can be lost: the buffer overflowed, an outcome is unknown, or an append failed. Then
-the next append adds a gap, at most one in GAP_S.
+hook is empty, and there is no periodic call. While it records, it appends what is in the buffer, or a beat, so that
+others notice if it falls silent. Events can be lost: the buffer overflowed, an outcome is unknown, or an append failed.
+Then the next append adds a gap, at most one in GAP_S.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ class Recorder:
         return 0.0 if len(self._events) >= MAX_BUFFERED // 2 else BEAT_S
 
     async def _append(self) -> None:
-        """Append the oldest events of the buffer, or nothing as a beat. A call whose outcome is unknown is repeated
+        """Append the oldest events of the buffer; without any, a beat. A call whose outcome is unknown is repeated
         with the same entries, so that none is there twice."""
         self._flushes = False
         if not self._pending:

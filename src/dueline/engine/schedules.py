@@ -157,7 +157,7 @@ class Schedules:
                 if sent.result == "created":
                     return sent
             at_ms += random.randint(1, 2**tried)  # another run has this id: the steps grow until they miss each other
-        raise Conflict("the schedule is run too often; nothing was done")
+        raise Conflict("other callers run this schedule at the same moment; nothing was done")
 
     async def next(self, namespace: str, name: str, count: int) -> list[int]:
         """The next occurrences; of a paused schedule, those that it would have."""
@@ -211,7 +211,7 @@ class Schedules:
 
     async def _home(self, namespace: str) -> Topic:
         """The topic of a namespace's schedules. It has a config, so that every process learns of it (topic_changes) and
-        no process removes it: versions never begin anew."""
+        no process removes it: versions never start over."""
         name = home_topic(namespace)
         home = await self._topics.get(INTERNAL_NAMESPACE, name)
         if not home.version:

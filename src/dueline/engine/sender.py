@@ -82,8 +82,8 @@ class Sender:
         return await awaited(self.post, namespace, name, command, grant)
 
     def post(self, namespace: str, name: str, command: Send, grant: Grant, done: Done) -> None:
-        """Store one job: `done` gets what was sent, or the error. May raise an error, too. What has to await something
-        first leaves the line here, and what was refused for a stale policy in `_on_reply`."""
+        """Store one job: `done` gets what was sent, or the error. May raise an error, too. A send that must await
+        something first leaves the line here; one that is refused for a stale policy leaves it in `_on_reply`."""
         topic = self._topics.known(namespace, name)
         if (
             topic is None
@@ -242,7 +242,7 @@ class Sender:
             answers.update((place, one) for place, one in zip(batch.places, some, strict=True) if one is not None)
 
         async def run_all(partition_of: Callable[[int], Partition | None]) -> None:
-            """Send what has no answer yet. Of what was moved, none is added."""
+            """Send the jobs that have no answer yet. A job whose partition answers MOVED still has none afterwards."""
             # All batches start at once. The store keeps their order and works on one while the next is prepared.
             left = [place for place in range(len(items)) if place not in answers]
             parts = split(left, items, partition_of, lambda item: len(item.body))
@@ -372,7 +372,7 @@ class Sender:
 
 
 def _moved(topic: Topic, result: SendOutcome) -> StalePolicy:
-    """A partition that is closed has a newer config than this process."""
+    """The partition is closed: the topic has moved on to a config that this process has not read yet."""
     return StalePolicy(topic.version if topic.namespace_ids else result.version)
 
 

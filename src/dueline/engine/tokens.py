@@ -106,8 +106,8 @@ NOBODY = Token(id="", name="", rights=(), namespace=None, topics=(), created_at_
 """Stands for every token that does not exist, so that looking for one takes as long as for any other."""
 
 
-class TokenWish(msgspec.Struct, frozen=True):
-    """A token to make. `expires_at_ms` None: when its maker's does."""
+class TokenSpec(msgspec.Struct, frozen=True):
+    """A token to create. `expires_at_ms` None: when the creator's does."""
 
     name: str
     rights: tuple[Right, ...]
@@ -162,23 +162,23 @@ class Tokens:
         self._making = asyncio.Lock()  # so that those made at the same time are counted
         self.now_ms = store.now_ms
 
-    async def make(self, wish: TokenWish, caller: Grant) -> NewToken:
+    async def make(self, spec: TokenSpec, caller: Grant) -> NewToken:
         now_ms = self.now_ms()
-        _check_wish(wish, now_ms)
-        wish = await self._allowed(wish, caller)
+        _check_spec(spec, now_ms)
+        spec = await self._allowed(spec, caller)
         while True:
             id = secrets.token_hex(6)
             text = _new_text(id)
             token = Token(
                 id=id,
-                name=wish.name,
-                rights=tuple(right for right in Right if right in wish.rights),
-                namespace=wish.namespace,
-                topics=tuple(dict.fromkeys(wish.topics)),
+                name=spec.name,
+                rights=tuple(right for right in Right if right in spec.rights),
+                namespace=spec.namespace,
+                topics=tuple(dict.fromkeys(spec.topics)),
                 created_at_ms=now_ms,
-                expires_at_ms=wish.expires_at_ms,
+                expires_at_ms=spec.expires_at_ms,
                 secrets=(Secret(token_hash(text)),),
-                limits=wish.limits,
+                limits=spec.limits,
             )
             generation = await self._put_new(token, caller)
             if generation:  # otherwise the id is taken
@@ -297,20 +297,20 @@ class Tokens:
                 f"the token was changed, but not every server has confirmed it: {error.message}"
             ) from None
 
-    async def _allowed(self, wish: TokenWish, caller: Grant) -> TokenWish:
-        """The wish, if the caller may do all that it asks for."""
+    async def _allowed(self, spec: TokenSpec, caller: Grant) -> TokenSpec:
+        """The spec, if the caller may do all that it asks for."""
         _check_caller(caller)
-        missing = [right for right in wish.rights if not caller.allows(right)]
+        missing = [right for right in spec.rights if not caller.allows(right)]
         if missing:
-            raise Forbidden(f"this token may not give the right {missing[0]}", "rights")
-        if caller.namespace is not None and wish.namespace != caller.namespace:
-            raise Forbidden(f'this token may make tokens only for the namespace "{caller.namespace}"', "namespace")
-        limits = wish.limits
+            raise Forbidden(f"this token does not have the right {missing[0]}, so it cannot grant it", "rights")
+        if caller.namespace is not None and spec.namespace != caller.namespace:
+            raise Forbidden(f'this token may create tokens only for the namespace "{caller.namespace}"', "namespace")
+        limits = spec.limits
         if (own := caller.push_allow) is not None and (limits is None or limits.push_allow is None):
             limits = replace(limits or TokenLimits(), push_allow=own)
         _check_push(limits, caller)
-        expires_at_ms = await self._check_expiry(wish.expires_at_ms, caller, inherits=True)
-        return replace(wish, expires_at_ms=expires_at_ms, limits=limits)
+        expires_at_ms = await self._check_expiry(spec.expires_at_ms, caller, inherits=True)
+        return replace(spec, expires_at_ms=expires_at_ms, limits=limits)
 
     async def _check_expiry(self, expires_at_ms: int | None, caller: Grant, inherits: bool = False) -> int | None:
         """A secret that the caller gets must not outlive the caller's own token. `inherits`: None means its expiry."""
@@ -320,7 +320,7 @@ class Tokens:
         if expires_at_ms is None and inherits:
             return own
         if expires_at_ms is None or expires_at_ms > own:
-            raise Forbidden("this token may not give out a token that expires later than itself", "expires_at_ms")
+            raise Forbidden("this token may not create a token that expires later than itself", "expires_at_ms")
         return expires_at_ms
 
 
@@ -343,18 +343,18 @@ def _check_push(limits: TokenLimits | None, caller: Grant) -> None:
         return
     given = None if limits is None else limits.push_allow
     if given is None or not set(given) <= set(caller.push_allow):
-        raise Forbidden("this token may give out only entries of its own push_allow", "push_allow")
+        raise Forbidden("this token may grant only entries of its own push_allow", "push_allow")
 
 
-def _check_wish(wish: TokenWish, now_ms: int) -> None:
-    check_name(wish.name, "name")
-    if redacted(wish.name) != wish.name:  # it is shown in the audit log
+def _check_spec(spec: TokenSpec, now_ms: int) -> None:
+    check_name(spec.name, "name")
+    if redacted(spec.name) != spec.name:  # it is shown in the audit log
         raise InvalidField("must not contain a secret, such as the text of a token", "name")
-    if not wish.rights or Right.NONE in wish.rights:
+    if not spec.rights or Right.NONE in spec.rights:
         raise InvalidField("must name at least one right", "rights")
-    if not 1 <= len(wish.topics) <= MAX_PATTERNS:
+    if not 1 <= len(spec.topics) <= MAX_PATTERNS:
         raise InvalidField(f"must have 1 to {MAX_PATTERNS} patterns", "topics")
-    for place, pattern in enumerate(wish.topics):
+    for place, pattern in enumerate(spec.topics):
         check_name(pattern, f"topics[{place}]")
-    if wish.expires_at_ms is not None and not now_ms < wish.expires_at_ms <= LAST_MS:
+    if spec.expires_at_ms is not None and not now_ms < spec.expires_at_ms <= LAST_MS:
         raise InvalidField("must be in the future", "expires_at_ms")

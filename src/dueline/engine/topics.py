@@ -122,7 +122,7 @@ def unpack_config(packed: bytes) -> TopicConfig:
     )
 
 
-class Left:
+class OldContents:
     """What the old partitions of a map still hold, as this process knows. Topics that share partitions share this."""
 
     __slots__ = ("cells", "closed")
@@ -202,10 +202,10 @@ class Topic:
         if not self.namespace_ids and self.map != config.map:
             self.place(config.map)
 
-    def place(self, map: PartitionMap, left: Left | None = None) -> None:
+    def place(self, map: PartitionMap, left: OldContents | None = None) -> None:
         """Use these partitions."""
         self.map = map
-        self.left = left or Left(map.old)
+        self.left = left or OldContents(map.old)
         self.fenced = False  # with `namespace_ids`: this process has copied the fences to the current partitions
         self.partitions = self.numbered(map.numbers)  # all that may hold jobs
         self.old = self.partitions[: map.old]
@@ -292,7 +292,7 @@ class Topics:
         return self._shared.get(namespace)
 
     async def everywhere(self, namespace: str) -> Topic:
-        """Stands for all topics of a namespace with `namespace_ids`, for callers that know only ids."""
+        """A stand-in for all topics of a namespace with `namespace_ids`, for callers that know only ids."""
         if not self.has_namespace_ids(namespace):
             raise InvalidField("ids of this namespace are unique only within a topic: name the topic", "topic")
         return self._shared.get(namespace) or await self.load_shared(namespace)
@@ -380,7 +380,7 @@ class Topics:
         shared.version, shared.seen_ms = entry.version, entry.seen_ms
         map = unpack_config(entry.config).map
         if map != shared.map:
-            left = Left(map.old)
+            left = OldContents(map.old)
             for topic in (shared, *(one for key, one in self._known.items() if key[0] == namespace)):
                 before = topic.partitions
                 topic.place(map, left)

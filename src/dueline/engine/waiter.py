@@ -119,7 +119,7 @@ class Waiter:
         self.advance()
 
     def finish(self) -> None:
-        """Answer with the jobs it has. If it has none and the store is still down, with that error."""
+        """Answer with the jobs it has. If it has none and the store is still down, answer with that error."""
         if self.answered:
             return
         self.leave()

@@ -88,7 +88,7 @@ class PartitionQueue:
         return self._watched and self.wait_until_s >= until_s and not self._failures
 
     def pump(self) -> None:
-        """Ask the store if a waiter should ask here now. While a call is in flight, its end does this instead."""
+        """Call the store, if a waiter should ask this partition now. A call in flight does this when it ends."""
         if not self._busy:
             self._busy = True
             self._owner.calls += 1

@@ -82,7 +82,7 @@ class Link:
         except redis.BusyLoadingError as error:
             raise Loading() from error
         except ReadOnlyError as error:
-            connection.disconnect()  # the primary has moved; the next call connects anew
+            connection.disconnect()  # the primary has moved; the next call reconnects
             raise StoreDown("the store is a replica, nothing was done") from error
         except OutOfMemoryError as error:
             raise StoreFull() from error

@@ -1,8 +1,8 @@
-"""Remembers this client's gets: the random that locked a queue, and how many tasks were read.
+"""Remembers what each `get` of this client locked: the lock's random value, and how many tasks were read.
 
-The arguments of complete contain neither, but both are needed. A late worker must not complete another worker's lease,
-and tasks that were pushed after the read must not be removed. Workers may be threads that share a client, so the record
-is per thread. A thread without a get of its own uses the most recent one.
+`complete` needs both, and its arguments contain neither: a late worker must not complete another worker's lease, and
+tasks that were pushed after the read must not be removed. Workers may be threads that share a client, so the record is
+per thread. A thread without a `get` of its own uses the most recent one.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Locks:
                 del self._by_key[next(iter(self._by_key))]
 
     def of(self, key: str, random: str | None) -> Lock | None:
-        """The lease on this key; with a random, only if that random holds it."""
+        """The lock on this key; with `random`, only the one that has this value."""
         with self._lock:
             by_thread = self._by_key.get(key, {})
             if random is not None:

@@ -96,9 +96,9 @@ class ExfeQueue:
         `random`; a client that knows neither may complete under any lock, as in the original.
         """
         names = self.objects
-        hold = self._locks.of(key, random)
-        token = random or (hold.random if hold else "")
-        count = hold.removes(number) if hold else number
+        lock = self._locks.of(key, random)
+        token = random or (lock.random if lock else "")
+        count = lock.removes(number) if lock else number
         locks = (names.locker(key), names.overwrite(key), names.start(key))
         keys = (names.timer, names.queue(key), names.data(key), *locks)
         done = bool(self._link.run("complete", keys, (key, count, token)))
@@ -110,8 +110,8 @@ class ExfeQueue:
         """Unlock and keep the tasks. With `ontime`, the queue is due again at that time. Returns False if another
         worker holds the lock."""
         names = self.objects
-        hold = self._locks.of(key, random)
-        token = random or (hold.random if hold else "")
+        lock = self._locks.of(key, random)
+        token = random or (lock.random if lock else "")
         keys = (names.timer, names.queue(key), names.locker(key), names.start(key))
         again = "" if ontime is None else _ontime(ontime)
         done = bool(self._link.run("release", keys, (names.channel, key, again, token)))

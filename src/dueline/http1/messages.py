@@ -51,7 +51,7 @@ def request_bytes(
     return ("\r\n".join(lines) + f"\r\nContent-Length: {len(body)}\r\n\r\n").encode() + body
 
 
-class _At(Enum):
+class _Part(Enum):
     HEAD = "head"
     LENGTH = "length"  # a body of known length
     CLOSE = "close"  # a body that ends with the connection
@@ -68,7 +68,7 @@ class ResponseReader:
         self._has_body = has_body
         self._cut_at_bytes = cut_at_bytes
         self._aside_bytes = 0
-        self._at = _At.HEAD
+        self._at = _Part.HEAD
         self._buffer = bytearray()
         self._body = bytearray()
         self._status = 0
@@ -80,13 +80,13 @@ class ResponseReader:
         """The answer as soon as it is complete, else None. Raises BadAnswer."""
         self._buffer += data
         while self._step():
-            if self._at is _At.HEAD:  # a body has been read to its end
+            if self._at is _Part.HEAD:  # a body has been read to its end
                 return self._whole()
         return self._whole() if self._is_cut else None
 
     def end(self) -> Response | None:
         """The connection ended. The answer, if it ends with the connection; None if it was cut off."""
-        return self._whole() if self._at is _At.CLOSE else None
+        return self._whole() if self._at is _Part.CLOSE else None
 
     @property
     def _is_cut(self) -> bool:
@@ -101,16 +101,16 @@ class ResponseReader:
 
     def _step(self) -> bool:
         """Parse one more element. Returns False if more bytes are needed. At HEAD again, the answer is complete."""
-        if self._at is _At.HEAD:
+        if self._at is _Part.HEAD:
             return self._read_head()
-        if self._at is _At.CLOSE:
+        if self._at is _Part.CLOSE:
             self._take(len(self._buffer))
             return False
-        if self._at is _At.LENGTH:
+        if self._at is _Part.LENGTH:
             self._left -= self._take(min(self._left, len(self._buffer)))
-            self._at = _At.HEAD if self._left == 0 else _At.LENGTH
+            self._at = _Part.HEAD if self._left == 0 else _Part.LENGTH
             return self._left == 0
-        if self._at is _At.CHUNK_DATA:
+        if self._at is _Part.CHUNK_DATA:
             return self._read_chunk()
         return self._read_line()
 
@@ -161,17 +161,17 @@ class ResponseReader:
         if coding is not None and length is not None:
             raise BadAnswer("the answer has two lengths")
         if self._status in (204, 304) or not self._has_body:
-            self._at, self._left = _At.LENGTH, 0
+            self._at, self._left = _Part.LENGTH, 0
         elif coding is not None:
             if coding.lower() != "chunked" or not modern:
                 raise BadAnswer("the answer has an unknown transfer coding")
-            self._at = _At.CHUNK_SIZE
+            self._at = _Part.CHUNK_SIZE
         elif length is not None:
             if not _DIGITS.fullmatch(length):
                 raise BadAnswer("the answer's length is not a number")
-            self._at, self._left = _At.LENGTH, int(length)
+            self._at, self._left = _Part.LENGTH, int(length)
         else:
-            self._at, self._reusable = _At.CLOSE, False
+            self._at, self._reusable = _Part.CLOSE, False
 
     def _read_chunk(self) -> bool:
         """Read the data of a chunk and the line break after it."""
@@ -182,7 +182,7 @@ class ResponseReader:
         if not self._buffer.startswith(b"\r\n"):
             raise BadAnswer("a chunk of the answer is longer than its declared size")
         del self._buffer[:2]
-        self._at = _At.CHUNK_SIZE
+        self._at = _Part.CHUNK_SIZE
         return True
 
     def _read_line(self) -> bool:
@@ -194,16 +194,16 @@ class ResponseReader:
             return False
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 2]
-        if self._at is _At.TRAILER:
+        if self._at is _Part.TRAILER:
             self._put_aside(end)
-            self._at = _At.TRAILER if line else _At.HEAD
+            self._at = _Part.TRAILER if line else _Part.HEAD
             return True
         size = line.partition(b";")[0].rstrip(b" \t")
         if not _HEX.fullmatch(size):
             raise BadAnswer("the size of a chunk is not a number")
         self._put_aside(end - len(size))
         self._left = int(size, 16)
-        self._at = _At.CHUNK_DATA if self._left else _At.TRAILER
+        self._at = _Part.CHUNK_DATA if self._left else _Part.TRAILER
         return True
 
 

@@ -69,8 +69,8 @@ class _Failed(Exception):
         self.wait_s = wait_s
 
 
-class _Trip:
-    """One call on its way."""
+class _Progress:
+    """How far one call is."""
 
     __slots__ = ("connected", "egress", "host", "namespace", "reaching", "refused", "tried")
 
@@ -138,12 +138,12 @@ class OutgoingCalls:
         no response."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
-        trip = _Trip(call.namespace, self._egress.of(call.namespace))
+        progress = _Progress(call.namespace, self._egress.of(call.namespace))
         wait_ms = 0
         try:
             async with asyncio.timeout(None if call.timeout_ms is None else call.timeout_ms / 1000) as limit:
-                trip.reaching = limit if call.timeout_ms is None else None
-                answer = await self._hops(call, trip)
+                progress.reaching = limit if call.timeout_ms is None else None
+                answer = await self._hops(call, progress)
             return _response(answer, int((loop.time() - begun) * 1000))
         except CallFailed as failed:
             kind, message = failed.kind, failed.message
@@ -153,23 +153,23 @@ class OutgoingCalls:
             where = "" if isinstance(error, EgressRefused) else "the URL "
             kind, message = "refused", f"{shown(call.url)}: {where}{error.message}"
         except TimeoutError:
-            kind, message = ("timeout", "no complete answer in time") if trip.connected else _unreachable(trip)
+            kind, message = ("timeout", "no complete answer in time") if progress.connected else _unreachable(progress)
             message = f"{shown(call.url)}: {message}"
         raise CallFailed(kind, message, int((loop.time() - begun) * 1000), wait_ms)
 
-    async def _hops(self, call: Call, trip: _Trip) -> Answer:
+    async def _hops(self, call: Call, progress: _Progress) -> Answer:
         """Make the call and follow the allowed redirects. Only redirects that keep method and body are followed: a POST
         that becomes a GET might be answered 200 without delivering anything."""
-        destination = trip.egress.check_url(call.url)
+        destination = progress.egress.check_url(call.url)
         headers = self._headers(call)
         for hops_left in range(self._follow_redirects, -1, -1):
-            answer = await self._one(call, destination, headers, trip)
+            answer = await self._one(call, destination, headers, progress)
             location = answer.headers.get("location")
             status = answer.status
             keeps = status in (307, 308) or (status in (301, 302, 303) and call.method.upper() in ("GET", "HEAD"))
             if not hops_left or location is None or not keeps:
                 return answer
-            following = trip.egress.check_url(urljoin(destination.url, _text(location)), "location")
+            following = progress.egress.check_url(urljoin(destination.url, _text(location)), "location")
             if destination.scheme == "https" and following.scheme == "http":
                 return answer  # never repeat over plain HTTP what was sent over TLS
             if following.origin != destination.origin:
@@ -177,19 +177,19 @@ class OutgoingCalls:
             destination = following
         raise AssertionError("the last hop returns")
 
-    async def _one(self, call: Call, destination: Destination, headers: Headers, trip: _Trip) -> Answer:
-        connections = self._connections_of(trip.egress)
-        trip.host, trip.tried, trip.refused, trip.connected = destination.host, 0, None, False
-        if trip.reaching is not None:
-            trip.reaching.reschedule(asyncio.get_running_loop().time() + self._reach_s)
+    async def _one(self, call: Call, destination: Destination, headers: Headers, progress: _Progress) -> Answer:
+        connections = self._connections_of(progress.egress)
+        progress.host, progress.tried, progress.refused, progress.connected = destination.host, 0, None, False
+        if progress.reaching is not None:
+            progress.reaching.reschedule(asyncio.get_running_loop().time() + self._reach_s)
         request = _request(call, destination, headers)
         while True:
             connection, used_before = await connections.take(
-                destination.origin, partial(self._connect, destination, trip)
+                destination.origin, partial(self._connect, destination, progress)
             )
-            trip.connected = True
-            if trip.reaching is not None:
-                trip.reaching.reschedule(None)
+            progress.connected = True
+            if progress.reaching is not None:
+                progress.reaching.reschedule(None)
             reusable = False
             try:
                 reader = ResponseReader(has_body=call.method != "HEAD", cut_at_bytes=READ_BYTES)
@@ -214,32 +214,34 @@ class OutgoingCalls:
             found = self._connections[egress] = Connections(self._max_per_host)
         return found
 
-    async def _connect(self, destination: Destination, trip: _Trip) -> AsyncConnection:
+    async def _connect(self, destination: Destination, progress: _Progress) -> AsyncConnection:
         try:
-            return await self._first_of(await self._addresses(destination, trip), destination, trip)
+            return await self._first_of(await self._addresses(destination, progress), destination, progress)
         except ssl.SSLCertVerificationError:
-            raise _Failed("connect", f"the certificate of {trip.host} is not trusted") from None
+            raise _Failed("connect", f"the certificate of {progress.host} is not trusted") from None
         except (OSError, RuntimeError):
-            raise _Failed(*_unreachable(trip)) from None
+            raise _Failed(*_unreachable(progress)) from None
 
-    async def _addresses(self, destination: Destination, trip: _Trip) -> Sequence[str]:
+    async def _addresses(self, destination: Destination, progress: _Progress) -> Sequence[str]:
         if destination.address is not None:
             return (str(destination.address),)
 
         def admit() -> None:
-            wait_s = self._look_up(trip.namespace)
+            wait_s = self._look_up(progress.namespace)
             if wait_s > 0:
                 raise TooManyLookUps(wait_s)
 
         try:
             return await self._names.addresses(destination.host, admit)
         except TooManyLookUps as many:
-            message = f"{trip.host} cannot be looked up yet: its namespace has used its look-ups"
+            message = f"{progress.host} cannot be looked up yet: its namespace has used its look-ups"
             raise _Failed("limited", message, many.wait_s) from None
         except OSError:
-            raise _Failed("resolve", f"{trip.host} has no address") from None
+            raise _Failed("resolve", f"{progress.host} has no address") from None
 
-    async def _first_of(self, addresses: Sequence[str], destination: Destination, trip: _Trip) -> AsyncConnection:
+    async def _first_of(
+        self, addresses: Sequence[str], destination: Destination, progress: _Progress
+    ) -> AsyncConnection:
         """A connection to the first address that answers. The next one is tried when one has failed, or is slow. If all
         fail, the last error is raised."""
         left, trying = list(reversed(addresses)), set[asyncio.Task[AsyncConnection]]()
@@ -247,7 +249,7 @@ class OutgoingCalls:
         try:
             while left or trying:
                 if left:
-                    connecting = self._connect_to(left.pop(), destination, trip)
+                    connecting = self._connect_to(left.pop(), destination, progress)
                     if not left and not trying:
                         return await connecting
                     trying.add(asyncio.ensure_future(connecting))
@@ -265,12 +267,12 @@ class OutgoingCalls:
                 one.add_done_callback(_close_unused)
                 one.cancel()
 
-    async def _connect_to(self, address: str, destination: Destination, trip: _Trip) -> AsyncConnection:
+    async def _connect_to(self, address: str, destination: Destination, progress: _Progress) -> AsyncConnection:
         loop = asyncio.get_running_loop()
         is_v6 = ":" in address
         where = (address, destination.port, 0, 0) if is_v6 else (address, destination.port)
         family = socket.AF_INET6 if is_v6 else socket.AF_INET
-        made = self._socket((family, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", where), trip)
+        made = self._socket((family, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", where), progress)
         try:
             made.setblocking(False)
             async with asyncio.timeout(self._connect_timeout_s):
@@ -306,14 +308,14 @@ class OutgoingCalls:
         headers.append(("Accept-Encoding", "identity"))
         return tuple(headers)
 
-    def _socket(self, info: AddressInfo, trip: _Trip) -> socket.socket:
+    def _socket(self, info: AddressInfo, progress: _Progress) -> socket.socket:
         """The choke point: called for every socket, with the address that it will connect to."""
         address, port = info[4][:2]
-        objection = trip.egress.objection(address, port, trip.host)
+        objection = progress.egress.objection(address, port, progress.host)
         if objection is not None:
-            trip.refused = objection
+            progress.refused = objection
             raise PermissionError("not connected: the egress rule refused it")
-        trip.tried += 1
+        progress.tried += 1
         made = self._make_socket(info)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, value in _PROBING:
@@ -321,11 +323,11 @@ class OutgoingCalls:
         return made
 
 
-def _unreachable(trip: _Trip) -> tuple[Kind, str]:
+def _unreachable(progress: _Progress) -> tuple[Kind, str]:
     """The message is the same for every reason why a connection failed."""
-    if trip.refused is not None and not trip.tried:
-        return "refused", f"{trip.host} may not be called there: it is {trip.refused}"
-    return "connect", f"cannot connect to {trip.host}"
+    if progress.refused is not None and not progress.tried:
+        return "refused", f"{progress.host} may not be called there: it is {progress.refused}"
+    return "connect", f"cannot connect to {progress.host}"
 
 
 def _close_unused(connecting: asyncio.Task[AsyncConnection]) -> None:

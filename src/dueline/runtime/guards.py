@@ -105,7 +105,7 @@ class Guards(GuardWatch):
             self._enter(guard, shard, detail).detail = detail
 
     def known(self, guard: Guard, shard: str, detail: str | None) -> None:
-        """It is certain that a guard holds, and why; None: that it does so no more. Other checks do not end it."""
+        """It is certain that a guard holds, and why; None: that it no longer does. Other checks do not end it."""
         shard = self._name_of(shard)
         state = self._holding.get((guard, shard))
         if detail is not None:

@@ -1,4 +1,4 @@
-"""The server's certificate and its key: loaded at the start, loaded again when a file changes or on SIGHUP.
+"""The server's certificate and its key: loaded at the start, and reloaded when a file changes or on SIGHUP.
 
 New connections get the newest certificate; running ones keep theirs. If the new files cannot be used, that is logged
 once and the last good certificate stays in use.
@@ -93,7 +93,7 @@ class Certificate:
                 self._failures += 1
                 self._log.error("the new certificate cannot be used; the old one stays in use", error=str(error))
         else:
-            self._log.info("the certificate was loaded again", file=self._cert)
+            self._log.info("the certificate was reloaded", file=self._cert)
             self._warn_if_expired()
 
     def _warn_if_expired(self) -> None:

@@ -24,7 +24,7 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from ..dialects.http import Response, Stream, plain_error
-from ..engine.completion import Begun
+from ..engine.completion import PendingCall
 from ..engine.errors import DuelineError, QuotaExceeded, RateLimited, Unauthorized
 from .client_addresses import Admission, Refusal
 from .deadlines import NEVER
@@ -54,7 +54,7 @@ class Connection(WritingHalf):
         self._task: asyncio.Task[None] | None = None
         self._wake: asyncio.Future[None] | None = None
         self._current: Exchange | None = None
-        self._begun: Begun | None = None  # the current poll, if it is answered on the line
+        self._begun: PendingCall | None = None  # the current poll, if it is answered on the line
         self._lines = front.lines
         self._on_reply = self._line_answered
         self._ended = False  # EOF from the client

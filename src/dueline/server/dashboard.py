@@ -56,7 +56,7 @@ FOREVER = ("cache-control", "public, max-age=31536000, immutable")
 NO_STORE = (("cache-control", "no-store"),)
 
 
-class _Wish(msgspec.Struct, forbid_unknown_fields=True):
+class _LoginRequest(msgspec.Struct, forbid_unknown_fields=True):
     token: str
 
 
@@ -69,7 +69,7 @@ class Dashboard:
         self._settings = settings
         self._version = version
         self._login = login
-        self._decode = msgspec.json.Decoder(_Wish).decode
+        self._decode = msgspec.json.Decoder(_LoginRequest).decode
 
     def routes(self) -> Sequence[Route]:
         root = Route("GET", "/", self.root, "root", *PUBLIC, browser=Browser.ANY_LINK, always=True)

@@ -1,11 +1,11 @@
 """Who may call the dialects of a server.
 
-    [dialects.NAME] auth   header   who has a token, in the Authorization header
-                           path     who has a token, there or in front of the path
+    [dialects.NAME] auth   header   callers with a token in the Authorization header
+                           path     callers with a token there or in front of the path
                            network  everyone whose connection the dialect's listener accepts (`gate`)
                            none     everyone
 
-The last two give a fixed grant in the dialect's namespace, without admin, and do not look at tokens.
+With `network` and `none`, callers get a fixed grant in the dialect's namespace, without admin; tokens are ignored.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class DialectCallers:
         self.connections_refused = 0
 
     def authenticator(self, others: Authenticator) -> Authenticator:
-        """The same one, except for the callers of dialects that need no token. If the server checks no tokens, everyone
-        may do everything on an address that everyone can reach."""
+        """`others`, but callers of dialects that need no token get a fixed grant. If the server checks no tokens,
+        everyone may do everything on an address that everyone can reach."""
         grants = {
             dialect: Grant(ALL_BUT_ADMIN, section.namespace, name=f"{section.auth}:{self._names[dialect]}")
             for dialect, section in self._sections.items()

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from ..dialects.http import Answer, Response
-from ..engine.completion import Begun, leave
+from ..engine.completion import PendingCall, leave
 from ..engine.errors import DuelineError
 from ..engine.outcomes import Actor, OutcomeHook, begin_call
 from ..event_log import EventLog
@@ -34,7 +34,7 @@ class Lines:
         self._auth = auth
         self._hook = hook
 
-    def begin(self, exchange: Exchange, answer: Answer) -> Begun | None:
+    def begin(self, exchange: Exchange, answer: Answer) -> PendingCall | None:
         """Answer a request of a route with a line. `answer` is called once, perhaps before this returns. To stop
         that, cancel what is returned, and call `left`."""
         request, route = exchange.request, exchange.found.route

@@ -84,7 +84,8 @@ class Bucket:
 
 
 def take(buckets: tuple[Bucket, ...], now_s: float) -> bool:
-    """Take one from each. False if one has none; then nothing is taken. One call, because every request does this."""
+    """Take one token from each bucket. If one is empty, returns False and takes none. A single call, because every
+    request does this."""
     for bucket in buckets:
         left = bucket.left + (now_s - bucket.at_s) * bucket.rate
         if left > bucket.burst:

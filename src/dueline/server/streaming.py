@@ -16,8 +16,8 @@ async def write_pieces(
     ended: Callable[[], Response | None],
 ) -> None:
     """Write each piece when the client has taken the one before. `full` returns what to wait for, if the kernel's
-    buffer is full. Nothing is written once the grant of the caller has `ended`: a token can expire, and a process that
-    was stopped may have missed that it was revoked."""
+    buffer is full. Nothing is written once the caller's grant has `ended`: a token can expire, and a process that was
+    suspended may have missed that it was revoked."""
     async with aclosing(stream.pieces()) as pieces:
         async for piece in pieces:
             if transport.is_closing() or ended() is not None:

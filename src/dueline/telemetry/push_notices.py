@@ -12,7 +12,7 @@ ALLOW = "push.allow"  # the setting that allows addresses; push.ports and push.d
 
 
 class PushNotices(PushMetrics):
-    """Push metrics that also log failures. A `push.observer.Watch`."""
+    """Push metrics that also log failures. Implements `push.observer.PushObserver`."""
 
     def __init__(self, notices: Notices) -> None:
         super().__init__()

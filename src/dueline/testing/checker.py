@@ -198,7 +198,7 @@ class _Judge:
             self._say(Kind.EARLY, f"delivery {after.delivery} came before the wait of {release.delay_ms} ms was over")
 
     def _ends(self) -> list[Ack | Cancel | Release]:
-        """What certainly ended the job. A dead job that may have been revived is not at its end."""
+        """The calls that certainly ended the job. A death does not count if the job may have been revived."""
         dead = [r for r in self.track.releases if r.result == "dead"] if not self.revives else []
         return [e for e in (*self.track.acks, *self.track.cancels, *dead) if ok(e)]
 

@@ -33,7 +33,7 @@ class Kind(StrEnum):
 
 
 class Violation(msgspec.Struct, frozen=True):
-    """A violation for one job, and the evidence."""
+    """One job violates a guarantee. `why` is the evidence."""
 
     kind: Kind
     topic: str

@@ -6,8 +6,8 @@
 The carrier names the span that the handler runs in (`client.tracing`).
 
 The child exits when the pipe closes, so it never outlives its parent. It ignores signals that a terminal or an init
-system sends to the whole process group. The parent decides when to stop; a child that exited by itself would waste an
-attempt.
+system sends to the whole process group. The parent decides when to stop: if a child exited on such a signal, its job
+would lose an attempt.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Places for jobs, and the loop that fills them: pull as many jobs as there are free places, wait, pull again.
 
-A pull of a single topic takes the acks of that topic along that wait just then; such a pull does not wait. So a busy
-worker needs one request per job instead of two.
+A pull of a single topic carries the acks of that topic that are waiting at that moment; such a pull does not wait for
+jobs. So a busy worker needs one request per job instead of two.
 
 While jobs are quick, a lane pulls some of them ahead (`prefetch`). They wait here for a place, and their leases are
 renewed like those of running jobs. One that waits too long is given back, and so are all when the worker stops.
@@ -162,7 +162,7 @@ class Lane:
         self._look()
 
     def _look(self) -> None:
-        """Begin with the jobs that have a place now. Pull if there is room left, or if few jobs wait for the next."""
+        """Begin the jobs that have a place now. Pull if places are left, or if few jobs wait for the next place."""
         while self._waiting and self.free > 0:
             self.busy += 1
             self._begin(self, self._waiting.popleft()[1])

@@ -1,8 +1,9 @@
 """How many jobs a lane pulls ahead of its free places. No I/O.
 
-A job that was pulled ahead begins as soon as a place is free, without a call in between. Until then it waits in this
-process while another worker might be free, so only as many are pulled ahead as begin within a moment, judging by the
-jobs before them. A slow job counts at once, quick ones only gradually. While jobs take long, nothing is pulled ahead.
+A job that was pulled ahead begins as soon as a place is free, without a call in between. Until then it waits here,
+although another worker might be free. So only as many jobs are pulled ahead as should begin within a moment, judging by
+how long the last ones took. One slow job lowers their number at once, quick jobs raise it only gradually. While jobs
+take long, none are pulled ahead.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ class Processes:
             child.tell(("stopping",))
 
     async def stop(self) -> None:
-        """End all children: the idle ones by closing their pipes, those that still run by killing them."""
+        """End all children: close the pipes of the idle ones, and kill those that still run a handler."""
         for child in list(self._all):
             child.kill()
         await asyncio.gather(*(child.gone.wait() for child in list(self._all)))

@@ -1,6 +1,6 @@
-"""Tells the queue every 10 s that this worker lives, and what it runs, so that people can see it (`dueline workers`).
+"""Tells the queue every 10 s that this worker is alive and what it runs, so that people can see it (`dueline workers`).
 
-It is for looking on: a queue that does not know the call, or refuses it, gets no further reports, and nothing fails.
+The reports are only for display: if the queue does not know the call, or refuses it, they end, and nothing fails.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class WorkerReports:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
-        """Say that the worker has stopped. It may be called twice, and before `start`."""
+        """Report that the worker has stopped. May be called twice, and before `start`."""
         task, self._task = self._task, None
         if task is None:
             return

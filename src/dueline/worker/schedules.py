@@ -135,5 +135,5 @@ async def _until_answered(ask: Callable[[], Awaitable[None]], what: str) -> None
         except Unavailable:  # the pulls already log that the queue is unavailable
             await asyncio.sleep(REST_S)
         except DuelineApiError as refused:
-            log.warning("%s: the queue refuses it: %s", what, refused)
+            log.warning("%s was refused by the queue: %s", what, refused)
             return

@@ -11,7 +11,7 @@ import msgspec
 from dueline.engine.errors import StoreDown
 from dueline.engine.token_cache import BEAT_S, TokenCache
 from dueline.engine.token_store import TOKEN_PAGE, TokenEntry, TokenStore
-from dueline.engine.tokens import LEASE_S, Tokens, TokenWish
+from dueline.engine.tokens import LEASE_S, Tokens, TokenSpec
 from dueline.rights import EVERYTHING, Right
 from dueline.store.memory import MemoryStore
 from dueline.store.memory.tokens import MemoryTokens
@@ -22,7 +22,7 @@ from tests.kit.async_tests import async_fixture
 T = TypeVar("T")
 
 LEASE_MS, BEAT_MS = round(LEASE_S * 1000), round(BEAT_S * 1000)
-WISH = TokenWish("billing", (Right.SEND,), "shop")
+WISH = TokenSpec("billing", (Right.SEND,), "shop")
 
 
 class TroubledTokens(MemoryTokens):

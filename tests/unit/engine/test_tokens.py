@@ -30,7 +30,7 @@ from dueline.engine.tokens import (
     RETAIN_MS,
     NewToken,
     Tokens,
-    TokenWish,
+    TokenSpec,
     token_hash,
     token_id,
 )
@@ -40,8 +40,8 @@ from dueline.testing.clock import VirtualClock
 from dueline.testing.timer import VirtualTimer, settled
 
 WAIT_MS = round((LEASE_S + MARGIN_S) * 1000)
-WISH = TokenWish("billing", (Right.PULL, Right.SEND), "shop", ("billing-*",))
-ADMIN = TokenWish("ops", (Right.ADMIN,), None)
+WISH = TokenSpec("billing", (Right.PULL, Right.SEND), "shop", ("billing-*",))
+ADMIN = TokenSpec("ops", (Right.ADMIN,), None)
 
 
 class TokenKit:
@@ -54,7 +54,7 @@ class TokenKit:
         self.store = MemoryStore(self.clock)
         self.tokens = Tokens(self.store, timer)
 
-    async def made(self, wish: TokenWish = WISH, caller: Grant = EVERYTHING) -> NewToken:
+    async def made(self, wish: TokenSpec = WISH, caller: Grant = EVERYTHING) -> NewToken:
         return await self.tokens.make(wish, caller)
 
     async def accepts(self, made: NewToken) -> bool:
@@ -127,7 +127,7 @@ async def test_a_token_makes_only_tokens_that_may_do_no_more_than_itself() -> No
     assert (await kit.made(WISH, bound)).token.namespace == "shop"
     refused: list[str | None] = []
     some_topics = grant(await kit.made(replace(ADMIN, topics=("a*",))))
-    no_admin = grant(await kit.made(TokenWish("reader", (Right.READ,), None)))
+    no_admin = grant(await kit.made(TokenSpec("reader", (Right.READ,), None)))
     for wish, caller in (
         (replace(WISH, namespace="other"), bound),
         (replace(WISH, namespace=None), bound),

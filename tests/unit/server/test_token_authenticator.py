@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from dueline.dialects.http import NotGranted, Request, Response, Route, TokenPlace
 from dueline.engine.errors import DuelineError, Unauthorized, Unavailable
 from dueline.engine.token_cache import TokenCache
-from dueline.engine.tokens import LEASE_S, NewToken, Tokens, TokenWish
+from dueline.engine.tokens import LEASE_S, NewToken, Tokens, TokenSpec
 from dueline.rights import ALL, EVERYTHING, Right
 from dueline.server.router import Found
 from dueline.server.token_authenticator import TokenAuthenticator
@@ -20,8 +20,8 @@ from dueline.testing.clock import VirtualClock
 from dueline.testing.timer import VirtualTimer
 from tests.kit.async_tests import async_fixture
 
-WISH = TokenWish("billing", (Right.SEND, Right.PULL), "shop", ("billing-*",))
-ADMIN = TokenWish("ops", (Right.ADMIN,), None)
+WISH = TokenSpec("billing", (Right.SEND, Right.PULL), "shop", ("billing-*",))
+ADMIN = TokenSpec("ops", (Right.ADMIN,), None)
 
 
 async def _handler(_: Request) -> Response:
@@ -43,7 +43,7 @@ class Gate:
         self.cache = TokenCache(self.store, self.timer, clock=self.timer.time)
         self.auth = TokenAuthenticator(self.cache, self.store.now_ms)
 
-    async def made(self, wish: TokenWish = WISH) -> NewToken:
+    async def made(self, wish: TokenSpec = WISH) -> NewToken:
         """A token that this server has already heard of."""
         made = await self.tokens.make(wish, EVERYTHING)
         await self.timer.advance(0)

@@ -209,4 +209,4 @@ def test_a_schedule_that_the_queue_refuses_is_logged_and_the_worker_runs(
     assert [one.name for one in queue.client.schedules()] == ["good"]
     warned = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     assert len(warned) == 1
-    assert 'bad: the queue refuses it: cron: "61 * * * *" has a wrong minute field' in warned[0]
+    assert 'bad was refused by the queue: cron: "61 * * * *" has a wrong minute field' in warned[0]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from ...engine.commands import Pull, Sent
-from ...engine.completion import Begun, leave
+from ...engine.completion import PendingCall, leave
 from ...engine.engine import Engine
 from ...engine.errors import Draining, NotFound, Unavailable
 from ...engine.job import LeasedJob, Reason, State
@@ -55,11 +55,11 @@ class CamelliaHandlers:
         else:
             leave(self._shown(parsed, grant, done), answer)
 
-    def pull_msg(self, request: Request, answer: Answer) -> Begun:
+    def pull_msg(self, request: Request, answer: Answer) -> PendingCall:
         command = decode.pull_msg(request, self._settings, self._limits, waits=False)
         return self._pull(request, command, encode.JSON, answer)
 
-    def long_polling_msg(self, request: Request, answer: Answer) -> Begun:
+    def long_polling_msg(self, request: Request, answer: Answer) -> PendingCall:
         command = decode.pull_msg(request, self._settings, self._limits, waits=True)
 
         def on_reply(result: Response | BaseException) -> None:
@@ -136,7 +136,7 @@ class CamelliaHandlers:
                 return encode.sent(parsed, done)
         raise Unavailable("other callers keep changing the message with this id; nothing was done")
 
-    def _pull(self, request: Request, command: Pull, content_type: str, answer: Answer) -> Begun:
+    def _pull(self, request: Request, command: Pull, content_type: str, answer: Answer) -> PendingCall:
         topic = command.topics[0]
         request.check_topic(topic)
         if not is_name(topic):

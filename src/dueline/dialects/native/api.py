@@ -104,8 +104,8 @@ class NativeApi:
         return checked(operation, request, self._max_request_bytes)
 
     def send_now(self, store: SendNow, namespace: str | None, topic: str, job: NewJob) -> Sent | Reply | None:
-        """Send through `store` from a thread without an event loop. A Reply: the send was refused. None: the job was
-        not sent this way, or the outcome is unknown."""
+        """Send through `store` from a thread without an event loop. Returns the stored job, or the Reply of a refusal,
+        or None if the job was not sent this way or the outcome is unknown."""
         try:
             command = decode.send(self.checked("send", job))
             sent = self._engine.send_now(store, caller_of(namespace).namespace, plain_name(topic, "topic"), command)

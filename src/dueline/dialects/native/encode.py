@@ -219,7 +219,7 @@ def policy_view(value: policy.TopicPolicy) -> a.Policy:
 
 
 def merge_view(merge: policy.MergePolicy | None) -> a.MergePolicy | None:
-    """A topic's merge policy, as it would be sent."""
+    """A topic's merge policy, in the form that a request gives it."""
     if merge is None:
         return None
     update: Any = merge.update
@@ -232,7 +232,7 @@ def on_dead_view(value: policy.OnDead) -> a.OnDead:
 
 
 def retry_view(retry: policy.Retry | None) -> dict[str, Any] | Literal["none"] | None:
-    """A retry policy as it would be sent."""
+    """A retry policy, in the form that a request gives it."""
     if retry is None:
         return None
     if isinstance(retry, policy.AtOnce):

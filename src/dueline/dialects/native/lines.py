@@ -19,7 +19,7 @@ from ...api import requests as r
 from ...api.operations import BY_NAME
 from ...api.reply import to_json
 from ...engine.commands import Pull, Sent
-from ...engine.completion import Begun, leave
+from ...engine.completion import PendingCall, leave
 from ...engine.engine import Engine
 from ...engine.errors import BadRequest, DuelineError
 from ...engine.job import LeasedJob
@@ -66,7 +66,7 @@ class SendLine(_Line):
         self._has_all_topics = request.grant.covers_all
         plain_name(self._topic, "topic")
 
-    def __call__(self, request: Request, answer: Answer) -> Begun | None:
+    def __call__(self, request: Request, answer: Answer) -> PendingCall | None:
         body = request.body
         if body[:1] != b"{":
             return leave(self._handler(request), answer)
@@ -92,7 +92,7 @@ class SendLine(_Line):
 class PullLine(_Line):
     """One topic."""
 
-    def __call__(self, request: Request, answer: Answer) -> Begun | None:
+    def __call__(self, request: Request, answer: Answer) -> PendingCall | None:
         asked = decoded(_pull, request.body) if request.body else _PULL
         command = decode.pull_one(asked, self._namespace, self._topic)
         if not asked.ack:
@@ -131,13 +131,13 @@ class PullLine(_Line):
 
 class _AckThenPull:
     """A pull that acks first. If it is cancelled before the acks are stored, nothing is pulled. `context` says who
-    makes the call (`engine.outcomes`); a reply to acks arrives in the context of somebody else."""
+    makes the call (`engine.outcomes`); a reply to acks arrives in the context of another call."""
 
     __slots__ = ("cancelled", "context", "pull")
 
     def __init__(self) -> None:
         self.context = copy_context()
-        self.pull: Begun | None = None
+        self.pull: PendingCall | None = None
         self.cancelled = False
 
     def cancel(self) -> None:
@@ -149,7 +149,7 @@ class _AckThenPull:
 class AckLine(_Line):
     """Any number of jobs."""
 
-    def __call__(self, request: Request, answer: Answer) -> Begun | None:
+    def __call__(self, request: Request, answer: Answer) -> PendingCall | None:
         jobs = decoded(_acks, request.body).jobs
         refs = decode.acks(jobs)
         try:

@@ -151,7 +151,7 @@ class PushHandlers:
     # -- to the wire
 
     async def _view(self, namespace: str, topic: str, target: PushTarget) -> a.Push:
-        fares = await self._engine.store.pushes.state(namespace, topic)
+        target_state = await self._engine.store.pushes.state(namespace, topic)
         view = await self._engine.topic(namespace, topic)
         breaker = target.breaker
         return a.Push(
@@ -167,19 +167,19 @@ class PushHandlers:
             breaker=None if breaker is None else {"failures": breaker.failures, "open_ms": breaker.open_ms},
             secrets=tuple(self._rules.mask(secret) for secret in target.secrets),
             paused=target.paused,
-            state=state_of(target, fares, view, self._engine.store.now_ms()),
+            state=state_of(target, target_state, view, self._engine.store.now_ms()),
             in_flight=view.leased,
-            last_error=fares.last_error,
+            last_error=target_state.last_error,
         )
 
 
-def state_of(target: PushTarget, fares: TargetState, view: TopicView, now_ms: int) -> a.TargetState:
+def state_of(target: PushTarget, target_state: TargetState, view: TopicView, now_ms: int) -> a.TargetState:
     """What happens to a due job of this target now. The target of a paused topic is shown as paused."""
     if target.paused or view.paused:
         return "paused"
-    if target.breaker is None or fares.failures < target.breaker.failures or not fares.open_until_ms:
+    if target.breaker is None or target_state.failures < target.breaker.failures or not target_state.open_until_ms:
         return "ok"  # without open_until_ms the jobs go to many hosts, each with a breaker of its own
-    return "open" if fares.open_until_ms > now_ms else "half_open"
+    return "open" if target_state.open_until_ms > now_ms else "half_open"
 
 
 def _address(url: str | None, service: str | None) -> tuple[str, str, str | None]:

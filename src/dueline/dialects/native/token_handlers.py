@@ -11,7 +11,7 @@ from ...api import token_requests as tr
 from ...api.reply import Reply
 from ...engine.errors import InvalidField
 from ...engine.policy import duration_ms
-from ...engine.tokens import OVERLAP_MS, NewToken, Token, Tokens, TokenWish
+from ...engine.tokens import OVERLAP_MS, NewToken, Token, Tokens, TokenSpec
 from ...rights import Right, TokenLimits
 from ..contract import PushRules
 from . import decode, encode
@@ -32,7 +32,7 @@ class TokenHandlers:
             plain_namespace(namespace)
         if request.push_allow is not None:
             named("push_allow", self._rules.allow_list, request.push_allow)
-        wish = TokenWish(
+        spec = TokenSpec(
             name=request.name,
             rights=tuple(map(Right, request.rights)),
             namespace=namespace,
@@ -40,7 +40,7 @@ class TokenHandlers:
             expires_at_ms=self._expiry(request),
             limits=_limits(request),
         )
-        return Reply(self._secret_view(await self._tokens.make(wish, caller.grant)), 201)
+        return Reply(self._secret_view(await self._tokens.make(spec, caller.grant)), 201)
 
     async def list_tokens(self, caller: Caller, request: tr.ListTokens) -> Reply:
         after = decode.cursor_bytes(request.cursor)

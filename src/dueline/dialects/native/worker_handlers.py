@@ -21,7 +21,7 @@ _decode = msgspec.json.Decoder(lr.PutWorker).decode
 
 class WorkerHandlers:
     """The handlers of the group "Workers". A token that is valid for some topics may see and change the workers of
-    these. Which topics a worker has, only its stored report says, so that is checked here and not in `access`."""
+    these. Only its stored report says which topics a worker has, so that is checked here and not in `access`."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -33,7 +33,7 @@ class WorkerHandlers:
         if await self._is_hidden(caller, plain_name(name, "name")):
             raise Forbidden("This name belongs to a worker whose topics this token is not valid for.", "name")
         if not await self._engine.store.workers.beat(caller.namespace, name, data):
-            raise RateLimited(f"There are {MAX_WORKERS} workers in this namespace.")
+            raise RateLimited(f"This namespace has {MAX_WORKERS} workers already; more are not accepted.")
         return Reply(a.WorkerSeen(name=name, beat_ms=BEAT_MS))
 
     async def stop_worker(self, caller: Caller, _: object, name: str) -> Reply:

@@ -12,7 +12,7 @@ from functools import partial
 
 from ...engine.checks import HARD_BODY_BYTES
 from ...engine.commands import Pull, Send
-from ...engine.completion import Begun, leave
+from ...engine.completion import PendingCall, leave
 from ...engine.engine import Engine
 from ...engine.errors import Draining, DuelineError, NotFound
 from ...engine.job import ENDED, BodyKind, LeasedJob
@@ -55,7 +55,7 @@ class OuqiangHandlers:
         on_reply = partial(_answered, answer, encode.PUSHED)
         self._engine.post_send(self._namespace, parsed.topic, command, request.grant, on_reply)
 
-    def pop(self, request: Request, answer: Answer) -> Begun:
+    def pop(self, request: Request, answer: Answer) -> PendingCall:
         named = decode.pop(request.body)
         for name in named:
             request.check_topic(name)

@@ -12,8 +12,8 @@ from ..settings import Namespace
 
 
 class SpringSettings(RetrySettings, frozen=True, forbid_unknown_fields=True):
-    """A worker answers when its work is done, and no other worker must start it meanwhile. So by default a call takes
-    as long as its connection is open."""
+    """A worker answers when its work is done, and until then no other worker may start the same job. So by default a
+    call may last as long as its connection is open."""
 
     namespace: Namespace = "spring"
     retry: Annotated[

@@ -46,7 +46,7 @@ def join(change: Change, item: SendItem, merge: Merge, store: Callable[[SendItem
         waits_when_full=merge.waits_when_full,
     )
     into = store(item, group)
-    _move(into, min(_wish_ms(change, item, merge), group.cap_ms))
+    _move(into, min(_requested_ms(change, item, merge), group.cap_ms))
     _add(change, into, item, merge)
     for failed in _failed(change, merge.key):
         if _fits(failed, into):
@@ -97,7 +97,7 @@ def flush(change: Change, record: Record) -> None:
 
 def _append(change: Change, into: Record, item: SendItem, merge: Merge) -> None:
     if merge.quiet_ms is not None or merge.update is MergeUpdate.ALWAYS:
-        _move(into, min(_wish_ms(change, item, merge), _group(into).cap_ms))
+        _move(into, min(_requested_ms(change, item, merge), _group(into).cap_ms))
     _add(change, into, item, merge)
     _flush_if_full(change, into)
 
@@ -111,7 +111,7 @@ def _add(change: Change, into: Record, item: SendItem, merge: Merge) -> None:
     change.touched.append(into)
 
 
-def _wish_ms(change: Change, item: SendItem, merge: Merge) -> int:
+def _requested_ms(change: Change, item: SendItem, merge: Merge) -> int:
     """The due time that this send requests for its group."""
     if merge.quiet_ms is not None:
         return due_ms(change.now_ms, merge.quiet_ms, None)

@@ -313,8 +313,8 @@ def decode_record(raw: bytes, whole: bool = True, head_only: bool = False) -> Re
 
 
 def head_of(run: bytes) -> bytes:
-    """The record's head in a tombstone, and what follows it (lua/lib/record.lua). It is behind the token, the history
-    and the progress, if there are any."""
+    """The record's head in a tombstone, and what follows it (lua/lib/record.lua). Before it come the token, the history
+    and the progress, if the tombstone has them."""
     rest = run[50 + int.from_bytes(run[48:50], "big") :] if run[1] & HISTORY else run[47:]
     return rest[2 + int.from_bytes(rest[:2], "big") :] if run[1] & _PROGRESS else rest
 

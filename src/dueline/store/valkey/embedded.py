@@ -333,12 +333,12 @@ class EmbeddedStore:
                 self._tell()
 
     def _tell_accepted_loss(self) -> None:
-        noted = self._extent.noted
+        record = self._extent.recorded
         self.status = msgspec.structs.replace(
-            self.status, lost_bytes=noted.lost_bytes, accepted_at_ms=noted.accepted_at_ms
+            self.status, lost_bytes=record.lost_bytes, accepted_at_ms=record.accepted_at_ms
         )
-        if noted.accepted_at_ms is not None:
-            self._log.warning(accepted_loss(noted.lost_bytes, noted.accepted_at_ms))
+        if record.accepted_at_ms is not None:
+            self._log.warning(accepted_loss(record.lost_bytes, record.accepted_at_ms))
 
     # --- health -----------------------------------------------------------------------------------------------------
 

@@ -60,7 +60,7 @@ class ExtentRecord:
     """Keeps the record of one running store. `missing_bytes`: recorded bytes that vanished while the store runs."""
 
     def __init__(self, data: Path, connection: SupervisorConnection, log: EventLog) -> None:
-        self.noted = Extent()
+        self.recorded = Extent()
         self.missing_bytes = 0
         self._data = data
         self._connection = connection
@@ -68,11 +68,11 @@ class ExtentRecord:
 
     def check(self) -> None:
         """Call this before the store is started. Raises DataLost."""
-        self.noted = check(self._data)
+        self.recorded = check(self._data)
 
     async def note_loaded(self) -> None:
         """Record the new sizes after the store has loaded its files and cut off a torn end."""
-        self.noted = msgspec.structs.replace(self.noted, files={})
+        self.recorded = msgspec.structs.replace(self.recorded, files={})
         await self.note_synced()
 
     async def note_synced(self) -> None:
@@ -81,7 +81,7 @@ class ExtentRecord:
         If recorded bytes are missing, make the store rewrite its files, because it still has all data in memory.
         """
         now = found(self._data)
-        gone = sum(missing(self.noted, now).values())
+        gone = sum(missing(self.recorded, now).values())
         if gone and not self.missing_bytes:
             self._log.error(
                 "the append-only file lost bytes while the store was running; rewriting it from memory",
@@ -92,7 +92,7 @@ class ExtentRecord:
             if gone:
                 (self._data / APPEND_FOLDER).mkdir(mode=0o700, exist_ok=True)
                 await self._connection.call("BGREWRITEAOF")
-            elif (now.base, now.files) != (self.noted.base, self.noted.files):
+            elif (now.base, now.files) != (self.recorded.base, self.recorded.files):
                 await self._connection.call("PING")
                 await self._write(now)
         except (Loading, NotThere, OSError):
@@ -102,15 +102,17 @@ class ExtentRecord:
         """Record the sizes after a clean stop, when everything is synced. If bytes are missing, keep the old record, so
         that the next start notices."""
         now = found(self._data)
-        if not missing(self.noted, now):
+        if not missing(self.recorded, now):
             await self._write(now)
 
     async def _write(self, now: Extent) -> None:
-        now = msgspec.structs.replace(now, lost_bytes=self.noted.lost_bytes, accepted_at_ms=self.noted.accepted_at_ms)
+        now = msgspec.structs.replace(
+            now, lost_bytes=self.recorded.lost_bytes, accepted_at_ms=self.recorded.accepted_at_ms
+        )
         writing = asyncio.ensure_future(asyncio.to_thread(note, self._data, now))
         try:
             await asyncio.shield(writing)
-            self.noted = now
+            self.recorded = now
         except asyncio.CancelledError:
             await asyncio.gather(writing, return_exceptions=True)  # two threads must not write at once
             raise
@@ -138,7 +140,7 @@ def found(data: Path) -> Extent:
     return Extent(base, files)
 
 
-def noted(data: Path) -> Extent:
+def last_record(data: Path) -> Extent:
     """The last record. Raises DataLost if it cannot be read."""
     try:
         return msgspec.json.decode((data / RECORD).read_bytes(), type=Extent)
@@ -171,7 +173,7 @@ def missing(before: Extent, now: Extent) -> dict[str, int]:
 
 def check(data: Path) -> Extent:
     """Compare the folder with the record, and return the record. Raises DataLost."""
-    before, now = noted(data), found(data)
+    before, now = last_record(data), found(data)
     gone = missing(before, now)
     if gone:
         raise DataLost(data, _in_words(before, now, gone), sum(gone.values()))
@@ -184,7 +186,7 @@ def accept(data: Path) -> Path | None:
     The folder's lock must be held.
     """
     try:
-        before = noted(data)
+        before = last_record(data)
         gone = sum(missing(before, found(data)).values())
     except DataLost:
         before, gone = Extent(), 0

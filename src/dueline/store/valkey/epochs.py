@@ -29,7 +29,7 @@ FRESH_MS = 30 * 60_000  # the directory remembers retired partitions for longer 
 Carried = tuple[int, bytes]  # the highest send number, the epoch
 
 
-class Known:
+class KnownData:
     """The data of a partition. `seen_ms`: the store's time of the last reply."""
 
     __slots__ = ("epoch", "highest", "seen_ms")
@@ -53,16 +53,16 @@ class Epochs:
     def __init__(self, accept_command: str) -> None:
         self.store = ""  # the epoch of the store; empty before it was read
         self.losses: dict[Partition | None, Loss] = {}
-        self._known: dict[Partition, Known] = {}
+        self._known: dict[Partition, KnownData] = {}
         self._checked_ms = 0  # the store's time when its epoch was last the expected one
         self._accept_command = accept_command
         self._log = EventLog("dueline.store")
 
-    def known(self, partition: Partition) -> Known | None:
+    def known(self, partition: Partition) -> KnownData | None:
         """None: it must be found out first, and so must it while the whole store is lost."""
         return None if self.losses and None in self.losses else self._known.get(partition)
 
-    def carried(self, known: Known | None) -> Carried:
+    def carried(self, known: KnownData | None) -> Carried:
         """What a send carries."""
         return (0, b"") if known is None else (known.highest, known.epoch.encode())
 
@@ -80,7 +80,7 @@ class Epochs:
         """The directory says that the partition has this epoch."""
         if len(self._known) >= MOST_KNOWN:
             self._known.pop(next(iter(self._known)))
-        self._known[partition] = Known(epoch, now_ms)
+        self._known[partition] = KnownData(epoch, now_ms)
         self.healed(partition)
 
     def forget(self, partition: Partition) -> None:
@@ -97,7 +97,7 @@ class Epochs:
         self._checked_ms = now_ms
         self.healed(None)
 
-    def is_retired(self, known: Known, accepted_ms: int, now_ms: int) -> bool:
+    def is_retired(self, known: KnownData, accepted_ms: int, now_ms: int) -> bool:
         """Whether a partition that the directory does not know may be gone: a loss was accepted since, or this process
         has not used it for a long time."""
         return accepted_ms > known.seen_ms or now_ms > known.seen_ms + FRESH_MS
@@ -138,7 +138,7 @@ def shown(partition: Partition) -> str:
     return f"{partition.namespace}/{partition.topic}/{partition.number}"
 
 
-def sunk(had: int, number: int) -> str:
+def lost_sends(had: int, number: int) -> str:
     """What happened to a partition that has lost its last sends. Later changes may have taken the same numbers."""
     if had > number:
         return f"it had send number {had:,}, now {number:,}"

@@ -196,7 +196,7 @@ class Node:
             self.connection.lose(self._cut)
 
     def retire(self) -> None:
-        """Connect anew for the next call; calls on their way still get their replies."""
+        """Reconnect for the next call; calls on their way still get their replies."""
         connection, self.connection = self.connection, None
         if connection is not None:
             connection.retire()
@@ -257,7 +257,7 @@ class Node:
 
 
 def run_id(info: bytes) -> bytes:
-    """Which process answered INFO."""
+    """The id of the process that answered INFO."""
     return info.partition(b"run_id:")[2].partition(b"\r")[0]
 
 

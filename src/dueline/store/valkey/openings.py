@@ -29,7 +29,7 @@ from . import codec
 from .calls import Calls, OtherData
 from .codec import ALL_CREATED
 from .epoch_calls import CLOSED, CLOSING, CONFIRM, NOT_CLOSED, OPEN, EpochCalls
-from .epochs import Carried, Known, number_of, opening, sunk
+from .epochs import Carried, KnownData, lost_sends, number_of, opening
 from .keys import partition_name
 
 REPLACED, PENDING, OPENED, UNKNOWN, FOREIGN = range(5)  # states of lua/epochs.lua
@@ -141,12 +141,12 @@ class Openings:
         self._calls.post_change("send", partition, numbers, blob, slot, answered, self._epochs.carried(known))
 
     async def _send_again(
-        self, partition: Partition, known: Known | None, found: OtherData, numbers: bytes, blob: bytes, slot: str
+        self, partition: Partition, known: KnownData | None, found: OtherData, numbers: bytes, blob: bytes, slot: str
     ) -> tuple[list[int], bytes]:
         await self._learn_once(partition, known, found)
         return await self.send("send", partition, numbers, blob, slot, WIDTH)
 
-    async def _learn_once(self, partition: Partition, known: Known | None, found: OtherData) -> None:
+    async def _learn_once(self, partition: Partition, known: KnownData | None, found: OtherData) -> None:
         async with self._locks.setdefault(partition, asyncio.Lock()):
             if self._epochs.known(partition) is known:  # no other call has found out meanwhile
                 await self._learn(partition, known, found)
@@ -187,20 +187,21 @@ class Openings:
             except StoreReplaced:
                 pass  # it is still lost, which `losses` shows
 
-    async def _learn(self, partition: Partition, known: Known | None, found: OtherData) -> None:
+    async def _learn(self, partition: Partition, known: KnownData | None, found: OtherData) -> None:
         """Find out which epoch the partition has, and open it if it is unused. Raises StoreReplaced."""
         try:
             await self._ask(partition, known, found)
         except UnknownOutcome as error:
             raise StoreDown(error.message) from None  # the partition may have been opened; nothing was sent
 
-    async def _ask(self, partition: Partition, known: Known | None, found: OtherData) -> None:
+    async def _ask(self, partition: Partition, known: KnownData | None, found: OtherData) -> None:
         highest = -1 if known is None else known.highest
         name, epoch = partition_name(partition), ""
         while True:
             if found.epoch.startswith("!"):
                 raise self._epochs.lost(
-                    partition, sunk(found.had if highest <= found.number else max(found.had, highest), found.number)
+                    partition,
+                    lost_sends(found.had if highest <= found.number else max(found.had, highest), found.number),
                 )
             before = epoch
             texts = (name, found.epoch, "" if known is None else known.epoch)
@@ -264,5 +265,5 @@ class Openings:
         return False
 
 
-def _gone(known: Known | None) -> str:
+def _gone(known: KnownData | None) -> str:
     return "it is gone" if known is None else f"it had send number {known.highest:,} and is gone"

@@ -115,7 +115,7 @@ class ValkeyPushLog:
 
 
 def pack_attempt(attempt: Attempt) -> bytes:
-    """The entry of a bounded attempt."""
+    """The log entry of an attempt whose texts are within the limits."""
     id = pack_id(attempt.id)
     error, excerpt = (attempt.error or "").encode(), (attempt.excerpt or "").encode()
     flags = OK * attempt.ok | HAS_ERROR * (attempt.error is not None) | HAS_EXCERPT * (attempt.excerpt is not None)

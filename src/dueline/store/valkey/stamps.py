@@ -7,7 +7,7 @@ import asyncio
 import msgspec
 
 from ...engine.job import Partition
-from .epochs import sunk
+from .epochs import lost_sends
 from .keys import epoch_keys, partition_keys, partition_name, partition_named
 from .reader import StoreReader
 
@@ -30,7 +30,7 @@ class Stamp(msgspec.Struct, frozen=True):
     def fault(self) -> str | None:
         """What is wrong, None: nothing. A partition that is being opened or retired is not wrong."""
         if self.epoch.startswith(SUNK):
-            return f"{sunk(self.had, self.number)}; sends are refused"
+            return f"{lost_sends(self.had, self.number)}; sends are refused"
         if not self.entry or self.entry.startswith(PENDING) or self.entry == self.epoch:
             return None
         if not self.epoch:

@@ -38,11 +38,11 @@ class Wakeups:
         self._link = link
         link.watch(self._topology_changed)
         self._callbacks: dict[str, Callback] = {}
-        self._homeless: set[str] = set()  # channels without a subscriber
+        self._unplaced: set[str] = set()  # channels without a subscriber
         self._missed: set[str] = set()  # channels that may have missed announcements
         self._confirmations: dict[str, list[asyncio.Future[None]]] = {}
         self._subscribers: dict[Endpoint, _Subscriber] = {}
-        self._task: asyncio.Task[None] | None = None  # finds subscribers for the homeless channels
+        self._task: asyncio.Task[None] | None = None  # finds subscribers for the unplaced channels
         self._failing = False
         self._changed = asyncio.Event()  # the layout has changed
 
@@ -52,7 +52,7 @@ class Wakeups:
         known = channel in self._callbacks
         self._callbacks[channel] = callback
         if not known:
-            self._homeless.add(channel)
+            self._unplaced.add(channel)
             self._work()
         elif any(channel in one.confirmed for one in self._subscribers.values()):
             return
@@ -68,7 +68,7 @@ class Wakeups:
     async def unwatch(self, channel: str) -> None:
         if self._callbacks.pop(channel, None) is None:
             return
-        self._homeless.discard(channel)
+        self._unplaced.discard(channel)
         self._missed.discard(channel)
         self._confirm(channel)
         for subscriber in list(self._subscribers.values()):
@@ -79,7 +79,7 @@ class Wakeups:
 
     async def stop(self) -> None:
         self._callbacks.clear()
-        self._homeless.clear()
+        self._unplaced.clear()
         for channel in list(self._confirmations):
             self._confirm(channel)
         task, self._task = self._task, None
@@ -92,22 +92,22 @@ class Wakeups:
     # --- placing channels ---
 
     def _work(self) -> None:
-        if self._task is None and self._homeless:
+        if self._task is None and self._unplaced:
             self._task = asyncio.get_running_loop().create_task(self._place_all())
             self._task.add_done_callback(lambda task: task.cancelled() or task.exception())  # mark as seen
 
     async def _place_all(self) -> None:
-        """Subscribe the homeless channels at the nodes that own them."""
+        """Subscribe the unplaced channels at the nodes that own them."""
         pause_s = FIRST_PAUSE_S
         try:
-            while self._homeless:
+            while self._unplaced:
                 self._changed.clear()
                 owners = await self._by_owner()
                 placed = await asyncio.gather(*(self._placed(*one) for one in owners.items()))
                 self._failing = not all(placed)
                 if self._failing:
-                    self._missed |= self._homeless
-                    for channel in self._homeless:
+                    self._missed |= self._unplaced
+                    for channel in self._unplaced:
                         self._confirm(channel)
                     changed = asyncio.ensure_future(self._changed.wait())
                     await asyncio.wait([changed], timeout=pause_s)
@@ -121,17 +121,17 @@ class Wakeups:
         subscriber = None if endpoint is None else await self._subscriber(endpoint)
         if subscriber is None:
             return False
-        here = [one for one in channels & self._homeless if self._link.owner_now(one) == endpoint]
-        self._homeless.difference_update(here)
+        here = [one for one in channels & self._unplaced if self._link.owner_now(one) == endpoint]
+        self._unplaced.difference_update(here)
         subscriber.subscribe(here)
         if not subscriber.channels:
             self._drop(subscriber)
         return True
 
     async def _by_owner(self) -> dict[Endpoint | None, set[str]]:
-        """The homeless channels by the node that owns them; None: it is not known."""
+        """The unplaced channels by the node that owns them; None: it is not known."""
         found: dict[Endpoint | None, set[str]] = {}
-        for channel in list(self._homeless):
+        for channel in list(self._unplaced):
             owner: Endpoint | None = None
             if None not in found:  # do not ask again for every channel of a store that is away
                 try:
@@ -200,9 +200,9 @@ class Wakeups:
 
     def release(self, channels: Iterable[str]) -> None:
         """These channels have no subscriber any more."""
-        homeless = {one for one in channels if one in self._callbacks}
-        self._missed |= homeless
-        self._homeless |= homeless
+        unplaced = {one for one in channels if one in self._callbacks}
+        self._missed |= unplaced
+        self._unplaced |= unplaced
         self._work()
 
     def lost(self, subscriber: _Subscriber) -> None:
