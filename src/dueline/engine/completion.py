@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from types import CoroutineType
 from typing import Any, Protocol
@@ -80,11 +80,17 @@ def settle(future: asyncio.Future[Any], result: Any) -> None:
 
 def tell(done: Done, result: Any) -> None:
     """Call `done`. Its caller goes on even if that fails, because others wait for their results, too."""
-    try:
-        done(result)
-    except Exception as error:
-        context = {"message": "a completion failed", "exception": error}
-        asyncio.get_running_loop().call_exception_handler(context)
+    tell_each(((done, result),))
+
+
+def tell_each(results: Iterable[tuple[Done, Any]]) -> None:
+    """Call each `done` with its result. One that fails does not hold up the others."""
+    for done, result in results:
+        try:
+            done(result)
+        except Exception as error:
+            context = {"message": "a completion failed", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(context)
 
 
 async def quietly(work: Coroutine[Any, Any, object]) -> None:

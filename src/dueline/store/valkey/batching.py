@@ -17,11 +17,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from functools import partial
+from itertools import accumulate, chain, repeat
+from math import inf
+from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
-from ...engine.completion import Done, awaited, leave, tell
+import msgspec
+
+from ...engine.completion import Done, awaited, leave, tell, tell_each
 from ...engine.errors import Loading, RateLimited, StoreDown, Unavailable, UnknownOutcome
 from ...engine.limits import BATCH_BYTES, BATCH_JOBS, Limits
 from ...engine.outcomes import OutcomeHook, Outcomes, actor_name
@@ -31,17 +36,20 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class _Entry(Generic[Item]):
-    __slots__ = ("by", "done", "items", "since_s", "size")
+class _Entry(msgspec.Struct, frozen=True):
+    """A call that waits or is in flight."""
 
-    def __init__(self, items: Sequence[Item], size: int, done: Done, since_s: float, by: str) -> None:
-        self.by = by  # while somebody records
-        self.items = items
-        self.size = size
-        self.done = done
-        self.since_s = since_s
+    items: Sequence[Any]
+    size: int
+    done: Done
+    since_s: float
+    by: str  # while somebody records
 
 
+_items_of = attrgetter("items")
+_size_of = attrgetter("size")
+_done_of = attrgetter("done")
+_NO_IDS: frozenset[str] = frozenset()
 NOT_SENT = "the store does not answer; this call waited behind another one and was not sent"
 MOST_WAIT_S = 0.25  # behind a call that fails; with the patience of a call (4.5 s) it is less than 5 s
 SECOND_LANE_JOBS = 16  # jobs that must wait to open it; a call for fewer costs more than it saves
@@ -65,6 +73,7 @@ class Batcher(Generic[Item, Result]):
         "_limits",
         "_loop",
         "_namespace",
+        "_opens_at",
         "_queue",
         "_report_to",
         "_run",
@@ -91,11 +100,12 @@ class Batcher(Generic[Item, Result]):
         self._idle = idle
         self._limits = limits
         self._namespace = namespace
-        self._queue: deque[_Entry[Item]] = deque()
+        self._queue: deque[_Entry] = deque()
         self._jobs = 0
         self._bytes = 0
         self._lanes = lanes
         self._flying: dict[int, set[str]] = {}  # by lane: the ids of its call; empty while it is about to leave
+        self._opens_at = 0.0  # how many jobs must wait to open a lane
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def call(self, items: Sequence[Item]) -> Awaitable[list[Result]]:
@@ -148,11 +158,19 @@ class Batcher(Generic[Item, Result]):
         self._bytes += size
         if self._namespace is not None:
             self._namespace.jobs += len(items)
-        flying = self._flying
-        if not flying or (len(flying) < self._lanes and self._jobs >= SECOND_LANE_JOBS):
-            lane = 1 if 0 in flying else 0
-            flying[lane] = set()
+        if self._jobs >= self._opens_at:
+            lane = 1 if 0 in self._flying else 0
+            self._fly(lane, set())
             loop.call_soon(self._leave, lane)  # with what else arrives in this turn of the loop
+
+    def _fly(self, lane: int, ids: set[str] | None) -> None:
+        """Note the ids that are in flight on a lane. None: it is free."""
+        if ids is None:
+            del self._flying[lane]
+        else:
+            self._flying[lane] = ids
+        flying = len(self._flying)
+        self._opens_at = 0 if not flying else SECOND_LANE_JOBS if flying < self._lanes else inf
 
     def _leave(self, lane: int) -> None:
         """Send what waits. If nothing does, or the other lane will take it, this lane is free again."""
@@ -161,13 +179,11 @@ class Batcher(Generic[Item, Result]):
             if batch:
                 self._run(items, lane, partial(self._answered, lane, batch, items))
                 return
-        del self._flying[lane]
+        self._fly(lane, None)
         if not self._flying:
             self._idle()
 
-    def _answered(
-        self, lane: int, batch: list[_Entry[Item]], items: list[Item], results: list[Result] | Exception
-    ) -> None:
+    def _answered(self, lane: int, batch: list[_Entry], items: list[Item], results: list[Result] | Exception) -> None:
         if self._hook.outcomes is not None:
             self._report(self._hook.outcomes, batch, items, results)
         if self._queue:  # the next call takes along what arrives in this turn of the loop
@@ -175,7 +191,7 @@ class Batcher(Generic[Item, Result]):
         else:
             self._go_on(lane, batch, results)
 
-    def _go_on(self, lane: int, batch: list[_Entry[Item]], results: list[Result] | Exception) -> None:
+    def _go_on(self, lane: int, batch: list[_Entry], results: list[Result] | Exception) -> None:
         """Send the next call, then hand out the results of the last one, so that the store works in the meantime."""
         if isinstance(results, StoreDown | Loading | UnknownOutcome):
             self._refuse(asyncio.get_running_loop().time() - MOST_WAIT_S)
@@ -185,7 +201,7 @@ class Batcher(Generic[Item, Result]):
     def _report(
         self,
         outcomes: Outcomes,
-        batch: list[_Entry[Item]],
+        batch: list[_Entry],
         items: list[Item],
         results: list[Result] | Exception,
     ) -> None:
@@ -208,35 +224,41 @@ class Batcher(Generic[Item, Result]):
         if self._namespace is not None:
             self._namespace.jobs -= jobs
 
-    def _take(self, lane: int) -> tuple[list[_Entry[Item]], list[Item]]:
-        batch: list[_Entry[Item]] = []
-        items: list[Item] = []
-        seen: set[str] = set()
-        elsewhere = self._flying.get(1 - lane, seen)
-        size = 0
-        queue, id_of = self._queue, self._id_of
-        while queue:
-            entry = queue[0]
-            own = entry.items
-            if batch and (len(items) + len(own) > BATCH_JOBS or size + entry.size > BATCH_BYTES):
-                break
-            if len(own) == 1:
-                id = id_of(own[0])
-                if id in seen or id in elsewhere:
-                    break
-                seen.add(id)
-            else:
-                ids = list(map(id_of, own))
-                if not elsewhere.isdisjoint(ids) or (batch and not seen.isdisjoint(ids)):
-                    break
-                seen.update(ids)
-            queue.popleft()
-            batch.append(entry)
-            items += own
-            size += entry.size
-        self._dropped(len(items), size)
-        self._flying[lane] = seen
+    def _take(self, lane: int) -> tuple[list[_Entry], list[Item]]:
+        """The calls that leave next, and their items. Usually all that wait fit into one script call, and all their ids
+        are different."""
+        elsewhere = self._flying.get(1 - lane, _NO_IDS)
+        fit = self._jobs <= BATCH_JOBS and self._bytes <= BATCH_BYTES
+        batch = [*self._queue] if fit else self._first(elsewhere)
+        items, ids = self._joined(batch)
+        if len(ids) < len(items) or not ids.isdisjoint(elsewhere):
+            batch = self._first(elsewhere)
+            items, ids = self._joined(batch)
+        for _ in batch:
+            self._queue.popleft()
+        self._dropped(len(items), sum(map(_size_of, batch)))
+        self._fly(lane, ids)
         return batch, items
+
+    def _joined(self, batch: list[_Entry]) -> tuple[list[Item], set[str]]:
+        """The items of some calls, and their ids."""
+        items = [*chain.from_iterable(map(_items_of, batch))]
+        return items, set(map(self._id_of, items))
+
+    def _first(self, elsewhere: Collection[str]) -> list[_Entry]:
+        """As many of the waiting calls as fit into one script call, up to one with an id that is in flight."""
+        batch: list[_Entry] = []
+        seen: set[str] = set(elsewhere)
+        jobs = size = 0
+        for entry in self._queue:
+            ids = [*map(self._id_of, entry.items)]
+            jobs += len(ids)
+            size += entry.size
+            if (batch and (jobs > BATCH_JOBS or size > BATCH_BYTES)) or not seen.isdisjoint(ids):
+                break
+            seen.update(ids)
+            batch.append(entry)
+        return batch
 
 
 async def together(parts: Sequence[Awaitable[list[Result]]]) -> list[Result]:
@@ -256,14 +278,11 @@ def in_task(
     return lambda items, lane, done: leave(run(items, lane), done)
 
 
-def _hand_out(batch: list[_Entry[Any]], results: list[Any] | Exception) -> None:
+def _hand_out(batch: list[_Entry], results: list[Any] | Exception) -> None:
     """Give each call its results, or the error."""
     if isinstance(results, BaseException):
-        for entry in batch:
-            tell(entry.done, results)
-        return
-    at = 0
-    for entry in batch:
-        until = at + len(entry.items)
-        tell(entry.done, results[at:until])
-        at = until
+        shares = repeat(results)
+    else:
+        ends = [*accumulate(map(len, map(_items_of, batch)), initial=0)]
+        shares = map(results.__getitem__, map(slice, ends, ends[1:]))
+    tell_each(zip(map(_done_of, batch), shares, strict=False))

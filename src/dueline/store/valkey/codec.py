@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import accumulate, islice, pairwise
+from itertools import accumulate, chain, groupby, islice, pairwise, repeat
+from operator import add
+from typing import Any
 
 import msgspec
+from msgspec.structs import astuple
 
 from ...engine.job import BodyKind, Item, Job, Reason, State
 from ...engine.limits import LAST_MS
@@ -112,69 +115,68 @@ def pack_tags(tags: tuple[str, ...]) -> bytes:
     return "\0".join(tags).encode()
 
 
-def _form(item: SendItem, topic: bytes | None) -> tuple[int, bytes]:
-    """The flags of a record, and its sections between head and body."""
-    flags, ttl = int(item.kind), item.ttl_ms or 0
-    sections = pack_sums(zlib.crc32(item.body), item.fingerprint)
-    if ttl or item.headers or item.tags or topic is not None:
-        if topic is not None:
-            flags |= _TOPIC
-            sections += sized(topic)
-        if ttl:
-            flags |= _TTL
-            sections += _i6(ttl)
-        if item.headers:
-            flags |= _HEADERS
-            sections += sized(item.headers)
-        if item.tags:
-            flags |= _TAGS
-            sections += sized(pack_tags(item.tags))
-    return flags, sections
-
-
-def _rules(item: SendItem) -> int:
-    """The three conflict rules in one number, two bits each: live, ended, overdue."""
-    overdue = item.on_live if item.on_overdue is None else item.on_overdue
-    return item.on_live + 4 * item.on_ended + 16 * overdue
+def _options(topic: bytes | None, ttl_ms: int | None, headers: bytes, tags: tuple[str, ...]) -> bytes:
+    """The sections of a record between its sums and its body."""
+    sections = b"" if topic is None else sized(topic)
+    if ttl_ms:
+        sections += _i6(ttl_ms)
+    if headers:
+        sections += sized(headers)
+    return sections + sized(pack_tags(tags)) if tags else sections
 
 
 def encode_send(items: Sequence[SendItem], policy_version: int, topic: bytes | None) -> tuple[bytes, bytes]:
     """Numbers and blob of send.lua. `topic` is given in namespaces with `namespace_ids`, where a record must name its
-    topic."""
+    topic. Works on whole columns, because jobs of one batch are mostly alike."""
+    columns = zip(*map(astuple, items), strict=True)
+    ids, bodies, kinds, delays, ats, policies, ttls, lives, endeds, prints, tags, headers, _, overdues, *rare = columns
+    packed = [*map(pack_id, ids)]
+    sections = [*map(pack_sums, map(zlib.crc32, bodies), prints)]
+    if topic is not None or any(ttls) or any(headers) or any(tags):
+        sections = [*map(add, sections, map(_options, repeat(topic), ttls, headers, tags))]
+    rules = zip(lives, endeds, overdues, strict=True)
+    alike = zip(
+        *(map(len, packed), kinds, policies, delays, ats, ttls, map(bool, headers), map(bool, tags), rules), strict=True
+    )
+    texts, runs = _runs(alike, 0 if topic is None else _TOPIC)
+    special, schedules = ([], []) if {*chain(*rare)} == {None} else _special(items)
+    sizes = map(add, map(len, sections), map(len, bodies))
+    numbers = [policy_version, len(texts), *map(len, texts), len(items), *runs, *sizes, *special]
+    return pack_numbers(numbers), b"".join((*texts, *packed, *chain(*zip(sections, bodies, strict=True)), *schedules))
+
+
+def _runs(alike: Iterable[tuple[Any, ...]], topic_flag: int) -> tuple[list[bytes], list[int]]:
+    """The policies of a batch, and its runs of jobs that have everything in common but id, sums and body."""
     policies: dict[JobPolicy, int] = {}
     runs: list[int] = []
-    alike = None
-    sizes: list[int] = []
+    for common, jobs in groupby(alike):
+        id_size, kind, policy, delay_ms, at_ms, ttl_ms, has_headers, has_tags, (live, ended, overdue) = common
+        index = policies.setdefault(policy, len(policies) + 1)
+        flags = kind | topic_flag
+        if ttl_ms:
+            flags |= _TTL
+        if has_headers:
+            flags |= _HEADERS
+        if has_tags:
+            flags |= _TAGS
+        when = delay_ms if at_ms is None else -max(at_ms, 1)
+        rules = live + 4 * ended + 16 * (live if overdue is None else overdue)  # two bits each
+        runs += (len([*jobs]), id_size, flags, index, when, ttl_ms or 0, rules)
+    return [*map(pack_policy, policies)], runs
+
+
+def _special(items: Sequence[SendItem]) -> tuple[list[int], list[bytes]]:
+    """The occurrences of schedules and the jobs that replace a version, and the names of the schedules."""
     special: list[int] = []
-    ids: list[bytes] = []
-    pieces: list[bytes] = []
-    last, index = None, 0
-    for item in items:
-        if item.policy is not last:
-            last = item.policy
-            index = policies.setdefault(last, len(policies) + 1)
-        body, id = item.body, pack_id(item.id)
-        flags, rest = _form(item, topic)
-        when = item.delay_ms if item.at_ms is None else -max(item.at_ms, 1)
-        ids.append(id)
-        pieces += (rest, body)
-        kind = (len(id), flags, index, when, item.ttl_ms or 0, _rules(item))
-        if kind == alike:
-            runs[-7] += 1
-        else:
-            alike = kind
-            runs += (1, *kind)
-        sizes.append(len(rest) + len(body))
+    schedules: list[bytes] = []
     for place, item in enumerate(items, 1):
         if item.occurrence is not None:
             schedule = item.occurrence.schedule.encode()
             special += (place, item.occurrence.version, item.occurrence.at_ms, len(schedule))
-            pieces.append(schedule)
+            schedules.append(schedule)
         elif item.replaces is not None:
             special += (place, item.replaces, 0, -1)
-    texts = [pack_policy(policy) for policy in policies]
-    numbers = [policy_version, len(texts), *map(len, texts), len(items), *runs, *sizes, *special]
-    return pack_numbers(numbers), b"".join((*texts, *ids, *pieces))
+    return special, schedules
 
 
 def is_single_send(item: SendItem) -> bool:
@@ -186,19 +188,17 @@ def is_single_send(item: SendItem) -> bool:
 def decode_created(items: Sequence[SendItem], numbers: Sequence[int]) -> list[SendOutcome]:
     """Results of send.lua if all jobs were created: it says only its time and the last send number, and the rest
     follows from what was sent."""
-    now_ms, start_ms, version = numbers
-    version -= len(items)
-    results: list[SendOutcome] = []
-    for item in items:
-        version += 1
-        if item.at_ms is not None:
-            due_ms = max(item.at_ms, now_ms)
-        else:
-            due_ms = start_ms + item.delay_ms if item.delay_ms else now_ms
-        if due_ms > LAST_MS:
-            due_ms = LAST_MS
-        results.append(SendOutcome(_CREATED, _READY if due_ms <= now_ms else _SCHEDULED, due_ms, version))
-    return results
+    now_ms, start_ms, last = numbers
+    dues = [
+        (start_ms + item.delay_ms if item.delay_ms else now_ms) if item.at_ms is None else max(item.at_ms, now_ms)
+        for item in items
+    ]
+    return [
+        SendOutcome(_CREATED, _READY, due_ms, version)
+        if due_ms <= now_ms
+        else SendOutcome(_CREATED, _SCHEDULED, due_ms if due_ms < LAST_MS else LAST_MS, version)
+        for version, due_ms in enumerate(dues, last - len(items) + 1)
+    ]
 
 
 def decode_sent(items: Sequence[SendItem], n: Sequence[int]) -> list[SendOutcome]:

@@ -6,7 +6,7 @@ In a namespace with `namespace_ids` the id may be used in another topic. Then th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from msgspec.structs import replace
@@ -29,12 +29,7 @@ class Sends:
         self._batchers = batchers
         self._alone = alone
 
-    def post(self, partition: Partition, items: Sequence[SendItem], policy_version: int, done: Done) -> None:
-        """Store.post_send. A stale policy refuses the whole batch, so only sends with the same policy version are
-        batched."""
-        self._batchers.of("send", partition, policy_version, self._run).post(items, done)
-
-    def _run(self, partition: Partition, policy_version: int) -> Run:
+    def run(self, partition: Partition, policy_version: int) -> Run:
         """How a batch of sends is run."""
         topic = partition.topic.encode() if partition.namespace_ids else None
         slots = [slot_of(policy_version, lane) for lane in range(LANES["send"])]

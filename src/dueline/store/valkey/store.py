@@ -215,7 +215,8 @@ class ValkeyStore:
         return self._send_mixed(partition, items, policy_version)
 
     def post_send(self, partition: Partition, items: Sequence[SendItem], policy_version: int, done: Done) -> None:
-        self._sends.post(partition, items, policy_version, done)
+        # A stale policy refuses a whole batch, so only sends with the same policy version are batched.
+        self._batchers.of("send", partition, policy_version, self._sends.run).post(items, done)
 
     async def _send_mixed(
         self, partition: Partition, items: Sequence[SendItem], policy_version: int
