@@ -50,6 +50,7 @@ class Send(msgspec.Struct, frozen=True):
     keep_body: bool = False
     merge: MergeInto | None = None  # join a group; excludes id and on_conflict
     max_body_bytes: int | None = None  # the protocol's own limit; the topic's policy takes precedence
+    plain_id: bool = False  # the dialect has checked the id, by rules that are stricter than the engine's
     any_delay: bool = False  # the protocol has no maximum delay: later due times become the latest possible one
     on_overdue: OnConflict | None = None  # for a leased job whose ttl has passed; None: the same as on_conflict
     occurrence: Occurrence | None = None  # of a schedule (engine.schedule_runner)

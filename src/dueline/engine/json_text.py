@@ -24,8 +24,7 @@ def check_json(raw: bytes) -> None:
         raise InvalidField(f"cannot be parsed as JSON by every reader: {error}", "body") from None
     except RecursionError:
         raise InvalidField(f"is nested deeper than {MAX_DEPTH}", "body") from None
-    brackets = 0 if len(raw) <= MAX_DEPTH else raw.count(b"[") + raw.count(b"{")
-    if brackets > MAX_DEPTH and depth(raw) > MAX_DEPTH:
+    if len(raw) > 2 * MAX_DEPTH and raw.count(b"[") + raw.count(b"{") > MAX_DEPTH and depth(raw) > MAX_DEPTH:
         raise InvalidField(f"is nested deeper than {MAX_DEPTH}", "body")
 
 

@@ -27,13 +27,13 @@ _LATE_BOUNDS_MS = tuple(int(bound * 1000) for bound in DELIVERY_LATENESS.bounds)
 
 
 class TopicMetrics:
-    """Counts of one topic since the start of this process.
+    """Counts of one topic since the start of this process. `is_own`: no other topic has them, and it is not gone.
 
     `late` has one count per bound of DELIVERY_LATENESS (not cumulative) and a last one for everything later; so has
     `attempts`, by JOB_ATTEMPTS.
     """
 
-    __slots__ = (
+    COUNTS = (
         "acked",
         "attempts",
         "attempts_sum",
@@ -50,8 +50,10 @@ class TopicMetrics:
         "revived",
         "sent",
     )
+    __slots__ = (*COUNTS, "is_own")
 
-    def __init__(self) -> None:
+    def __init__(self, is_own: bool = False) -> None:
+        self.is_own = is_own
         self.sent = {"created": 0, "kept": 0, "replaced": 0, "appended": 0, "refused": 0}
         self.dead = {reason.value: 0 for reason in Reason}
         self.late = [0] * (len(_LATE_BOUNDS_MS) + 1)
@@ -62,7 +64,7 @@ class TopicMetrics:
         self.cancelled = self.revived = self.purged = self.dead_trimmed = 0
 
     def add(self, other: TopicMetrics) -> None:
-        for name in self.__slots__:
+        for name in self.COUNTS:
             mine, theirs = getattr(self, name), getattr(other, name)
             if isinstance(mine, dict):
                 setattr(self, name, {word: count + theirs[word] for word, count in mine.items()})
@@ -137,7 +139,7 @@ class EngineMetrics:
         if namespace == INTERNAL_NAMESPACE:
             return TopicMetrics()  # no user's jobs: not counted
         if len(self._own) < MAX_TOPICS:
-            return self._own.setdefault(key, TopicMetrics())
+            return self._own.setdefault(key, TopicMetrics(is_own=True))
         known = namespace in self._others or len(self._others) < MAX_NAMESPACES
         return self._others.setdefault(namespace if known else "", TopicMetrics())
 
@@ -150,7 +152,9 @@ class EngineMetrics:
 
     def drop(self, namespace: str, topic: str) -> None:
         """The topic is gone; its slot is free for another."""
-        self._own.pop((namespace, topic), None)
+        found = self._own.pop((namespace, topic), None)
+        if found is not None:
+            found.is_own = False
 
 
 def succeeded(results: Iterable[Outcome]) -> int:

@@ -149,14 +149,14 @@ def _fingerprint(command: Send, options: bytes) -> int:
 
 def send_item(command: Send, id: str, topic: Topic, checks: Checks, now_ms: Callable[[], int]) -> SendItem:
     """Check a command against the limits and the topic, and make its item. `id` is the command's or a new one."""
-    if command.id is not None:
+    if not command.plain_id and command.id is not None:
         check_name(id, "id")
     if len(command.body) > topic.max_body_bytes:
         own_bytes = command.max_body_bytes if topic.config.policy.max_body_bytes is None else None
         checks.body(command.body, topic.max_body_bytes if own_bytes is None else own_bytes)
     merge = None if command.merge is None else merge_of(command, command.merge, topic, checks)
     delay_ms, at_ms = command.delay_ms, command.at_ms
-    if delay_ms is not None or at_ms is not None:
+    if at_ms is not None or (delay_ms is not None and not 0 <= delay_ms <= checks.limits.max_delay_ms):
         if command.any_delay:
             delay_ms = None if delay_ms is None else min(delay_ms, LAST_MS)
             at_ms = None if at_ms is None else min(at_ms, LAST_MS)

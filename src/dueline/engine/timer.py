@@ -24,8 +24,7 @@ class Timer(Protocol):
 class LoopTimer:
     """The running event loop's timers, on the system's monotonic clock (uvloop's own is a cached millisecond)."""
 
-    def time(self) -> float:
-        return time.monotonic()
+    time = staticmethod(time.monotonic)
 
     def call_later(self, delay_s: float, callback: Callable[[], object], /) -> Handle:
         return asyncio.get_running_loop().call_later(delay_s, callback)

@@ -36,6 +36,7 @@ DEFAULTS = JobPolicy()
 MAX_KNOWN = 200_000
 BY_ID = "(by id)"  # metrics of calls that name no topic
 MOMENT_S = 1.0
+_NO_METRICS = TopicMetrics()
 
 
 class TopicConfig(msgspec.Struct, frozen=True):
@@ -137,8 +138,10 @@ class Topic:
     """One cached topic. Mutable, unlike other values: a newer config is applied in place."""
 
     __slots__ = (
+        "_counts",
         "_label",
         "_metrics",
+        "_only",
         "config",
         "current",
         "fenced",
@@ -174,6 +177,7 @@ class Topic:
         self.name = name
         self.namespace_ids = namespace_ids
         self._metrics = metrics
+        self._counts = _NO_METRICS
         self._label = name if label is None else label
         self.registered_until_s = 0.0  # on the loop's clock; see engine.registrar
         self.listed = False  # it was in the directory at the last read, so its number of partitions is fixed
@@ -210,6 +214,7 @@ class Topic:
         self.partitions = self.numbered(map.numbers)  # all that may hold jobs
         self.old = self.partitions[: map.old]
         self.current = self.partitions[map.old :]
+        self._only = self.current[0] if len(self.current) == 1 else None
 
     def numbered(self, numbers: Sequence[int]) -> tuple[Partition, ...]:
         """Partitions of this topic by their numbers."""
@@ -217,8 +222,8 @@ class Topic:
 
     def partition_of(self, id: str) -> Partition:
         """The current partition of this id."""
-        current = self.current
-        return current[0] if len(current) == 1 else current[self.map.index_of(id)]
+        only = self._only
+        return self.current[self.map.index_of(id)] if only is None else only
 
     def old_partition_of(self, id: str) -> Partition | None:
         """The old partition that may hold this id."""
@@ -237,7 +242,9 @@ class Topic:
     @property
     def metrics(self) -> TopicMetrics:
         """The topic's metrics. Read this only to count something, because it takes one of a few slots."""
-        return self._metrics.of(self.namespace, self._label)
+        if not self._counts.is_own:
+            self._counts = self._metrics.of(self.namespace, self._label)
+        return self._counts
 
     def count(self, word: Word, number: int) -> None:
         if number:

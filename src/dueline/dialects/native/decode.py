@@ -55,7 +55,8 @@ def bands(request: r.GetTopic) -> tuple[int, ...]:
 def send(job: r.NewJob) -> commands.Send:
     if job.id is not None and not is_name(job.id):
         raise InvalidField(NOT_A_NAME, "id")
-    if job.merge is not None and job.merge.item_id is not None and not is_name(job.merge.item_id):
+    merge = job.merge
+    if merge is not None and merge.item_id is not None and not is_name(merge.item_id):
         raise InvalidField(NOT_A_NAME, "merge.item_id")
     body, kind = body_of(job)
     delay_ms, at_ms = when(job)
@@ -73,7 +74,8 @@ def send(job: r.NewJob) -> commands.Send:
         None,
         job.tags or (),
         own_headers(job.headers) if job.headers else (),
-        merge=None if job.merge is None else merge_into(job.merge),
+        merge=None if merge is None else merge_into(merge),
+        plain_id=True,
     )
 
 
@@ -228,7 +230,7 @@ def _query(request: r.ListJobs | r.ListDead, state: State | None, body: bool) ->
 
 def body_of(job: r.NewJob | r.PatchJob | sr.NewTemplate) -> tuple[bytes, BodyKind]:
     """The body of a request: exactly one of its two forms."""
-    if isinstance(job.body, UnsetType):
+    if job.body is UNSET:
         if job.body_base64 is None:
             raise MissingField("give body or body_base64", "body")
         return _base64(job.body_base64), BodyKind.BYTES

@@ -21,9 +21,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 def when(job: NewJob | PatchJob) -> tuple[int | None, int | None]:
     """(delay_ms, at_ms) of a request; both None when no time was given."""
+    if job.delay is None and job.at is None and job.at_ms is None:
+        return job.delay_ms, None
     delay, delay_ms, at, at_ms = job.delay, job.delay_ms, job.at, job.at_ms
-    if delay is None and at is None and at_ms is None:
-        return delay_ms, None
     if (delay is not None) + (delay_ms is not None) + (at is not None) + (at_ms is not None) > 1:
         given = [name for name in ("delay", "delay_ms", "at", "at_ms") if getattr(job, name) is not None]
         raise InvalidField(f"give one time, not both {given[0]} and {given[1]}", given[1])

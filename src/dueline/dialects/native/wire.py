@@ -85,7 +85,7 @@ def plain_name(name: str, field: str) -> str:
 
 def is_name(text: str) -> bool:
     """Whether it is a name or an id that a native call may create (NOT_A_NAME says which)."""
-    if text.isalnum() and text.isascii() and len(text) <= 128:
+    if text.isascii() and text.encode().isalnum() and len(text) <= 128:  # bytes have the fast isalnum
         return True  # fast path for generated ids
     return _NAME.fullmatch(text) is not None
 

@@ -22,6 +22,7 @@ from functools import partial
 from itertools import accumulate, chain, repeat
 from math import inf
 from operator import attrgetter
+from time import monotonic
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -71,7 +72,6 @@ class Batcher(Generic[Item, Result]):
         "_jobs",
         "_lanes",
         "_limits",
-        "_loop",
         "_namespace",
         "_opens_at",
         "_queue",
@@ -106,7 +106,6 @@ class Batcher(Generic[Item, Result]):
         self._lanes = lanes
         self._flying: dict[int, set[str]] = {}  # by lane: the ids of its call; empty while it is about to leave
         self._opens_at = 0.0  # how many jobs must wait to open a lane
-        self._loop: asyncio.AbstractEventLoop | None = None
 
     def call(self, items: Sequence[Item]) -> Awaitable[list[Result]]:
         """`post` for a caller that awaits the results."""
@@ -149,11 +148,8 @@ class Batcher(Generic[Item, Result]):
         return parts
 
     def _enqueue(self, items: Sequence[Item], size: int, done: Done) -> None:
-        loop = self._loop
-        if loop is None:
-            loop = self._loop = asyncio.get_running_loop()
         by = actor_name() if self._hook.outcomes is not None else ""
-        self._queue.append(_Entry(items, size, done, loop.time(), by))
+        self._queue.append(_Entry(items, size, done, monotonic(), by))
         self._jobs += len(items)
         self._bytes += size
         if self._namespace is not None:
@@ -161,7 +157,7 @@ class Batcher(Generic[Item, Result]):
         if self._jobs >= self._opens_at:
             lane = 1 if 0 in self._flying else 0
             self._fly(lane, set())
-            loop.call_soon(self._leave, lane)  # with what else arrives in this turn of the loop
+            asyncio.get_running_loop().call_soon(self._leave, lane)  # with what else arrives in this turn of the loop
 
     def _fly(self, lane: int, ids: set[str] | None) -> None:
         """Note the ids that are in flight on a lane. None: it is free."""
@@ -194,7 +190,7 @@ class Batcher(Generic[Item, Result]):
     def _go_on(self, lane: int, batch: list[_Entry], results: list[Result] | Exception) -> None:
         """Send the next call, then hand out the results of the last one, so that the store works in the meantime."""
         if isinstance(results, StoreDown | Loading | UnknownOutcome):
-            self._refuse(asyncio.get_running_loop().time() - MOST_WAIT_S)
+            self._refuse(monotonic() - MOST_WAIT_S)
         self._leave(lane)
         _hand_out(batch, results)
 

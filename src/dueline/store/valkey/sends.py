@@ -16,7 +16,7 @@ from ...engine.errors import Unavailable
 from ...engine.job import Partition
 from ...engine.store import SendItem, SendOutcome
 from . import appends, codec
-from .batchers import LANES, Batchers, Run, slot_of
+from .batchers import LANES, Run, slot_of
 from .id_lookup import MOVED, MOVES
 from .openings import Openings
 
@@ -24,9 +24,8 @@ from .openings import Openings
 class Sends:
     """`alone` gives the lock of an operation that is not batched."""
 
-    def __init__(self, openings: Openings, batchers: Batchers, alone: Callable[[str, Partition], asyncio.Lock]) -> None:
+    def __init__(self, openings: Openings, alone: Callable[[str, Partition], asyncio.Lock]) -> None:
         self._openings = openings
-        self._batchers = batchers
         self._alone = alone
 
     def run(self, partition: Partition, policy_version: int) -> Run:

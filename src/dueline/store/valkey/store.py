@@ -47,7 +47,7 @@ from ...engine.store import (
 from ...engine.store_events import Events
 from . import codec, histories, outcome_reports, reads, requests
 from .audit_log import ValkeyAuditLog
-from .batchers import Batchers, Run, slot_of
+from .batchers import AllBatchers, Run, slot_of
 from .batching import Batcher, in_task, together
 from .calls import Calls, WrongStore
 from .charts import ValkeyCharts
@@ -121,10 +121,13 @@ class ValkeyStore:
         self.start = self._calls.start
         self.check = self._openings.check
         self.plain, self.now_ms = self._calls.plain, self._calls.now_ms
-        self._batchers = Batchers(limits, queue_of, self.hook)
+        self._batchers = AllBatchers(limits, queue_of, self.hook)
         self._locks: dict[tuple[str, Partition], asyncio.Lock] = {}
         self._lookup = IdLookup(self._calls)
-        self._sends = Sends(self._openings, self._batchers, self._alone)
+        self._sends = Sends(self._openings, self._alone)
+        self._send_batchers = self._batchers.of("send", self._sends.run)
+        self._ack_batchers = self._batchers.of("ack", self._acks)
+        self._find_batchers = self._batchers.of("find", self._finds)
         self._pulls = Pulls(self._calls, self.hook, self._history_bytes, self.release, self._lookup)
 
     @property
@@ -193,7 +196,7 @@ class ValkeyStore:
         def make(partition: Partition, variant: int) -> Run:
             return in_task(lambda items, lane: run(partition, items, variant, slot_of(variant, lane)))
 
-        return self._batchers.of(name, partition, variant, make)
+        return self._batchers.of(name, make)[partition, variant]
 
     def _alone(self, name: str, partition: Partition) -> asyncio.Lock:
         """The lock of an operation that is not batched; it has one call in flight per partition."""
@@ -216,7 +219,7 @@ class ValkeyStore:
 
     def post_send(self, partition: Partition, items: Sequence[SendItem], policy_version: int, done: Done) -> None:
         # A stale policy refuses a whole batch, so only sends with the same policy version are batched.
-        self._batchers.of("send", partition, policy_version, self._sends.run).post(items, done)
+        self._send_batchers[partition, policy_version].post(items, done)
 
     async def _send_mixed(
         self, partition: Partition, items: Sequence[SendItem], policy_version: int
@@ -243,14 +246,14 @@ class ValkeyStore:
 
     def post_ack(self, partition: Partition, items: Sequence[Ref], done: Done) -> None:
         if partition.topic or not partition.namespace_ids:
-            self._batchers.of("ack", partition, 0, self._acks).post(items, done)
+            self._ack_batchers[partition, 0].post(items, done)
         elif len(items) == 1:
             topic = self._lookup.pulled_from(partition, items[0].id)
             if topic is not None:
                 self._ack_found(partition, items, done, [topic])
                 return
             found = partial(self._ack_found, partition, items, done)
-            self._batchers.of("find", partition, 0, self._finds).post(items, found)
+            self._find_batchers[partition, 0].post(items, found)
         else:
             leave(self._lookup.run(partition, items, requests.id_of, self.ack), done)
 
