@@ -345,3 +345,5 @@ async def test_a_topic_that_another_process_removed_gives_its_figures_back(kit: 
     assert await kit.store.directory.remove(NS, "gone", entry.seen_ms)
     await kit.advance(IDLE_MS * 2)
     assert kit.engine.metrics.topics == {}
+    await kit.send("gone", "b")
+    assert kit.engine.metrics.topics[NS, "gone"].sent["created"] == 1

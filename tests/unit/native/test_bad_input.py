@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -10,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dueline.api.operations import OPERATIONS
+from dueline.dialects.native.wire import is_name
 from dueline.engine.json_text import depth
-from dueline.engine.limits import Limits
+from dueline.engine.limits import Limits, check_name
 
 from .kit import CODES, Api, Reply, assert_error
 
@@ -364,3 +366,10 @@ def test_no_bytes_at_all_make_a_500(body: bytes) -> None:
         assert_some_refusal_or_success(api.raw("POST", JOBS, body))
     finally:
         api.close()
+
+
+@given(st.text(max_size=140) | st.from_regex(r"[A-Za-z0-9._:-]{1,140}", fullmatch=True))
+def test_the_rules_for_a_native_name_are_stricter_than_those_of_the_engine(name: str) -> None:
+    # So the engine does not check such an id again (Send.plain_id).
+    assert is_name(name) == bool(re.fullmatch(r"[A-Za-z0-9._:-]{1,128}", name))
+    assert not is_name(name) or check_name(name, "id") == name
