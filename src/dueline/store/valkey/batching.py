@@ -111,53 +111,51 @@ class Batcher(Generic[Item, Result]):
         """`post` for a caller that awaits the results."""
         return awaited(self.post, items)
 
-    def post(self, items: Sequence[Item], done: Done) -> None:
+    def post(self, items: Sequence[Item], done: Done, fits: bool = False) -> None:
         """`done` gets the results in the order of the items, or the error. Items with the same id run in separate
-        calls, in order. Raises RateLimited, or the error of the namespace's limit."""
+        calls, in order. Raises RateLimited, or the error of the namespace's limit. `fits`: one script call takes the
+        items, and there is room for them."""
         jobs = len(items)
         size = self._size_of(items[0]) if jobs == 1 else sum(map(self._size_of, items))
-        if self._jobs:
+        namespace = self._namespace
+        if not fits:
             limits = self._limits
-            if self._jobs + 2 * jobs > limits.max_queued_jobs or self._bytes + 2 * size > limits.max_queued_bytes:
+            if self._jobs and (
+                self._jobs + 2 * jobs > limits.max_queued_jobs or self._bytes + 2 * size > limits.max_queued_bytes
+            ):
                 raise RateLimited()
-        if self._namespace is not None:
-            self._namespace.check(jobs)
-        if jobs == 1:
-            self._enqueue(items, size, done)
-            return
-        parts = self._parts(items, size)
-        if len(parts) == 1:
-            self._enqueue(*parts[0], done)
-        else:  # room was checked for the whole call: all fit
-            leave(together([awaited(self._enqueue, *part) for part in parts]), done)
+            if namespace is not None:
+                namespace.check(jobs)
+            if jobs > 1 and len(parts := self._parts(items, size)) > 1:
+                post = partial(self.post, fits=True)  # room was checked for the whole call
+                leave(together([awaited(post, part) for part in parts]), done)
+                return
+        by = actor_name() if self._hook.outcomes is not None else ""
+        self._queue.append(_Entry(items, size, done, monotonic(), by))
+        self._jobs += jobs
+        self._bytes += size
+        if namespace is not None:
+            namespace.jobs += jobs
+        if self._jobs >= self._opens_at:
+            lane = 1 if 0 in self._flying else 0
+            self._fly(lane, set())
+            asyncio.get_running_loop().call_soon(self._leave, lane)  # with what else arrives in this turn of the loop
 
-    def _parts(self, items: Sequence[Item], whole: int) -> list[tuple[Sequence[Item], int]]:
+    def _parts(self, items: Sequence[Item], whole: int) -> list[Sequence[Item]]:
+        """The items of each script call."""
         if len(items) <= BATCH_JOBS and whole <= BATCH_BYTES and len(set(map(self._id_of, items))) == len(items):
-            return [(items, whole)]
-        parts: list[tuple[Sequence[Item], int]] = []
+            return [items]
+        parts: list[Sequence[Item]] = []
         start = size = 0
         seen: set[str] = set()
         for i, item in enumerate(items):
             id, more = self._id_of(item), self._size_of(item)
             if i > start and (i - start == BATCH_JOBS or size + more > BATCH_BYTES or id in seen):
-                parts.append((items[start:i], size))
+                parts.append(items[start:i])
                 start, size, seen = i, 0, set()
             seen.add(id)
             size += more
-        parts.append((items[start:], size))
-        return parts
-
-    def _enqueue(self, items: Sequence[Item], size: int, done: Done) -> None:
-        by = actor_name() if self._hook.outcomes is not None else ""
-        self._queue.append(_Entry(items, size, done, monotonic(), by))
-        self._jobs += len(items)
-        self._bytes += size
-        if self._namespace is not None:
-            self._namespace.jobs += len(items)
-        if self._jobs >= self._opens_at:
-            lane = 1 if 0 in self._flying else 0
-            self._fly(lane, set())
-            asyncio.get_running_loop().call_soon(self._leave, lane)  # with what else arrives in this turn of the loop
+        return [*parts, items[start:]]
 
     def _fly(self, lane: int, ids: set[str] | None) -> None:
         """Note the ids that are in flight on a lane. None: it is free."""
