@@ -79,7 +79,8 @@ class Checks:
             raise BodyTooLarge(f"the body has {len(body)} bytes, the limit is {max_bytes}", "body")
 
     def count(self, items: Sequence[object], field: str | None = None) -> None:
-        at_most(self.limits.max_items, items, field)
+        if len(items) > self.limits.max_items:
+            at_most(self.limits.max_items, items, field)
 
     def ids(self, ids: Sequence[str]) -> None:
         self.count(ids, "ids")

@@ -25,7 +25,6 @@ class Waiter(msgspec.Struct, eq=False):
     owner: Waiters
     topics: Sequence[Topic]
     credit: Credit
-    lacks: int  # how many jobs it may still get
     until_s: float | None
     fails_fast: bool
     done: Done
@@ -39,14 +38,19 @@ class Waiter(msgspec.Struct, eq=False):
     error: BaseException | None = None  # of the last call, if it failed
 
     @property
+    def lacks(self) -> int:
+        return self.credit.max - len(self.jobs)
+
+    @property
     def over(self) -> bool:
         """Time is up: answer as soon as no call includes it."""
         return self.timed_out or (self.until_s is not None and self.owner.timer.time() >= self.until_s)
 
     @property
     def is_full(self) -> bool:
-        """Whether its jobs are as large as an answer may be."""
-        return sum([len(job.body) for job in self.jobs]) >= PULL_BYTES
+        """Whether it has all its jobs, or as much as an answer may hold."""
+        jobs = self.jobs
+        return len(jobs) == self.credit.max or sum([len(job.body) for job in jobs]) >= PULL_BYTES
 
     def advance(self) -> None:
         """The next step of a waiter that takes part in no call."""
@@ -73,7 +77,7 @@ class Waiter(msgspec.Struct, eq=False):
         """After a call: answer, or ask the next partition. `filled`: the waiter got all the jobs it asked for."""
         if self.answered:
             return
-        if not self.lacks or (more and self.jobs) or (filled and self.is_full):
+        if (filled and self.is_full) or (more and self.jobs):
             self.finish()
             return
         again = more or filled

@@ -170,18 +170,19 @@ class PartitionQueue:
         for waiter in self.waiters:
             if waiter.asking is not None or waiter.answered:
                 continue
-            if waiter.untried:
-                if waiter.untried[0] is not self or (self._failures and not waiter.fails_fast and not due):
+            untried = waiter.untried
+            if untried:
+                if untried[0] is not self or (self._failures and not waiter.fails_fast and not due):
                     continue
             elif not due:
                 continue
             credit = waiter.credit
-            if credit.max > waiter.lacks or credit.max > room:
+            if waiter.jobs or credit.max > room:
                 credit = replace(credit, max=min(waiter.lacks, room))
             waiter.asking = self
             claim.append((waiter, credit))
             room -= credit.max
-            if room == 0:
+            if not room:
                 break
         return claim
 
@@ -239,7 +240,6 @@ class PartitionQueue:
         self._on_duty = pulled.on_duty
         self._plan(pulled)
         spare: list[tuple[Waiter, LeasedJob]] = []
-        shares: list[tuple[Waiter, bool]] = []
         jobs, place = pulled.jobs, 0
         for waiter, credit in claim:
             share = jobs[place : place + credit.max]
@@ -247,14 +247,14 @@ class PartitionQueue:
             waiter.asking = waiter.error = None
             if waiter.answered:
                 spare.extend((waiter, job) for job in share)
-                continue
-            waiter.jobs += share
-            waiter.lacks -= len(share)
-            shares.append((waiter, len(share) == credit.max))
+            else:
+                waiter.jobs += share
         if spare:
             self._hand_on(spare)
-        for waiter, filled in shares:
-            waiter.proceed(self, filled, pulled.more)
+        rest = len(jobs)
+        for waiter, credit in claim:
+            rest -= credit.max
+            waiter.proceed(self, rest >= 0, pulled.more)  # below 0: it did not get all that it asked for
 
     def _plan(self, pulled: PullOutcome) -> None:
         """Decide from the answer when to ask again. A wake-up that came during the call may be newer."""
@@ -282,7 +282,6 @@ class PartitionQueue:
                 alike = waiter.credit.lease_ms == left.credit.lease_ms and waiter.credit.by == left.credit.by
                 if waiter.asking is None and alike and waiter.lacks and not waiter.answered:
                     waiter.jobs.append(job)
-                    waiter.lacks -= 1
                     served[waiter] = None
                     break
             else:
@@ -349,10 +348,10 @@ class Waiters:
             raise Draining
         if self.count >= self._max_waiters:
             raise RateLimited("too many pulls are waiting")
-        most, by = command.max, command.by
-        credit = Credit(most, command.lease_ms, by, by or actor_name())
+        by = command.by
+        credit = Credit(command.max, command.lease_ms, by, by or actor_name())
         until_s = self.timer.time() + command.wait_ms / 1000 if command.wait_ms else None
-        waiter = Waiter(self, topics, credit, most, until_s, command.fails_fast or until_s is None, done)
+        waiter = Waiter(self, topics, credit, until_s, command.fails_fast or until_s is None, done)
         for topic in topics:
             self._join(waiter, topic)
         self.count += 1

@@ -157,18 +157,20 @@ class AckLine(_Line):
             raise in_list(error, "jobs") from None
         return None
 
-    def _acked(self, answer: Answer, refs: Sequence[Ref], done: Sequence[Outcome] | BaseException) -> None:
+    def _acked(
+        self, answer: Answer, refs: Sequence[Ref], done: Sequence[Outcome | DuelineError] | BaseException
+    ) -> None:
+        if not isinstance(done, BaseException) and len(done) == 1 and done[0].code is _OK:
+            answer(Response(200, to_json(a.Outcomes((a.Outcome(refs[0].id, "acked"),)))))
+            return
         ids = [ref.id for ref in refs]
         if isinstance(done, BaseException):
             results = of_each(done, ids)
             if results is None:
                 answer(in_list(done, "jobs") if isinstance(done, BadRequest) else done)
-            else:
-                answer(encode.response(encode.many(ids, results, encode.acked)))
-        elif len(ids) == 1 and done[0].code is _OK:
-            answer(Response(200, to_json(a.Outcomes((a.Outcome(ids[0], "acked"),)))))
-        else:
-            answer(encode.response(encode.many(ids, done, encode.acked)))
+                return
+            done = results
+        answer(encode.response(encode.many(ids, done, encode.acked)))
 
 
 _LINES: dict[str, Callable[[Engine, Awaits, Request], Any]] = {"send": SendLine, "pull": PullLine, "ack": AckLine}
