@@ -79,7 +79,8 @@ class Checks:
             raise BodyTooLarge(f"the body has {len(body)} bytes, the limit is {max_bytes}", "body")
 
     def count(self, items: Sequence[object], field: str | None = None) -> None:
-        at_most(self.limits.max_items, items, field)
+        if len(items) > self.limits.max_items:
+            at_most(self.limits.max_items, items, field)
 
     def ids(self, ids: Sequence[str]) -> None:
         self.count(ids, "ids")
@@ -204,15 +205,18 @@ class Checks:
             within(dead_retain_ms, 0, TEN_YEARS_MS, "dead_retain_ms")
 
     def pull(self, command: Pull) -> None:
-        within(command.max, 1, self.limits.max_pull, "max")
-        within(command.wait_ms, 0, self.limits.max_wait_ms, "wait_ms")
+        limits, topics = self.limits, command.topics
+        if not (0 < command.max <= limits.max_pull and 0 <= command.wait_ms <= limits.max_wait_ms):
+            within(command.max, 1, limits.max_pull, "max")
+            within(command.wait_ms, 0, limits.max_wait_ms, "wait_ms")
         if command.lease_ms is not None:
             self.lease(command.lease_ms)
-        if not command.topics:
-            raise InvalidField("names no topic", "topics")
-        at_most(MAX_PULL_TOPICS, command.topics, "topics")
-        if len(command.topics) > 1 and len(set(command.topics)) != len(command.topics):
-            raise InvalidField("has the same topic twice", "topics")
+        if len(topics) != 1:
+            if not topics:
+                raise InvalidField("names no topic", "topics")
+            at_most(MAX_PULL_TOPICS, topics, "topics")
+            if len(set(topics)) != len(topics):
+                raise InvalidField("has the same topic twice", "topics")
 
     def pull_partitions(self, partitions: int) -> None:
         """How many partitions one pull would ask, over all its topics."""
@@ -230,20 +234,21 @@ class Checks:
             try:
                 check_name(item.id, "id")
                 token = item.token
-                if token is not None and not (token.isascii() and 1 <= len(token) <= MAX_TOKEN_CHARS):
+                if token is not None and not (token.isascii() and 0 < len(token) <= MAX_TOKEN_CHARS):
                     raise InvalidField("is not a lease token", "lease")
-                if isinstance(item, Extend):
-                    self.lease(item.lease_ms)
-                elif isinstance(item, Release):
-                    self._release(item)
+                if item.__class__ is not Ref:
+                    self._ref_options(item)
             except DuelineError as error:
                 raise at_place(error, place) from None
 
-    def _release(self, item: Release) -> None:
-        if item.delay_ms is not None:
-            within(item.delay_ms, 0, self.limits.max_delay_ms, "delay_ms")
-        if item.error is not None:
-            text_bytes(item.error, "error")
+    def _ref_options(self, item: Ref | Release | Extend) -> None:
+        if isinstance(item, Extend):
+            self.lease(item.lease_ms)
+        elif isinstance(item, Release):
+            if item.delay_ms is not None:
+                within(item.delay_ms, 0, self.limits.max_delay_ms, "delay_ms")
+            if item.error is not None:
+                text_bytes(item.error, "error")
 
     def query(self, query: Query) -> None:
         within(query.limit, 1, MAX_PAGE, "limit")

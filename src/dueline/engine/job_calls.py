@@ -38,7 +38,7 @@ from .store import (
 )
 from .topics import PartitionMap, Topic, Topics
 
-_NOT_FOUND = Code.NOT_FOUND  # looking up a member of an enum is slow
+_OK, _NOT_FOUND = Code.OK, Code.NOT_FOUND  # looking up a member of an enum is slow
 EDIT_TRIES = 10
 I = TypeVar("I")  # noqa: E741
 F = TypeVar("F")
@@ -78,15 +78,16 @@ class JobCalls:
     def _acked(
         self, topic: Topic, refs: Sequence[Ref], used: PartitionMap, reads: int, done: Done, results: Any
     ) -> None:
-        if isinstance(results, BaseException):
-            done(results)
-        elif results[0].code is _NOT_FOUND:
-            leave(
-                self._sought(topic, refs, _id_of, self._store.ack, _counter(topic, "acked"), results, used, reads), done
-            )
-        else:
-            topic.count("acked", succeeded(results))
-            done(results)
+        """The only ref was acked, refused or not found, or the call failed."""
+        if not isinstance(results, BaseException):
+            code = results[0].code
+            if code is _OK:
+                topic.metrics.acked += 1
+            elif code is _NOT_FOUND:
+                count = _counter(topic, "acked")
+                leave(self._sought(topic, refs, _id_of, self._store.ack, count, results, used, reads), done)
+                return
+        done(results)
 
     async def release(self, topic: Topic, items: Sequence[Release]) -> list[Outcome]:
         """Release jobs. Draws the jitter for items without one, and cuts error texts to 1 KiB."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Literal
 
 from ..metrics.metric import Histogram
@@ -24,6 +25,7 @@ Word = Literal["acked", "extended", "cancelled", "revived", "purged"]
 
 _ATTEMPTS = tuple(int(bound) for bound in JOB_ATTEMPTS.bounds)
 _LATE_BOUNDS_MS = tuple(int(bound * 1000) for bound in DELIVERY_LATENESS.bounds)
+_attempts_place, _late_place = partial(bisect_left, _ATTEMPTS), partial(bisect_left, _LATE_BOUNDS_MS)
 
 
 class TopicMetrics:
@@ -77,13 +79,15 @@ class TopicMetrics:
         setattr(self, word, getattr(self, word) + number)
 
     def count_pulled(self, jobs: Sequence[LeasedJob], deaths: Iterable[Reason], leases_lost: int) -> None:
+        late_ms, attempts = [job.late_ms for job in jobs], [job.attempt for job in jobs]
         self.pulled += len(jobs)
         self.leases_lost += leases_lost
-        for job in jobs:
-            self.late[bisect_left(_LATE_BOUNDS_MS, job.late_ms)] += 1
-            self.late_sum_ms += job.late_ms
-            self.attempts[bisect_left(_ATTEMPTS, job.attempt)] += 1
-            self.attempts_sum += job.attempt
+        self.late_sum_ms += sum(late_ms)
+        self.attempts_sum += sum(attempts)
+        for place in map(_late_place, late_ms):
+            self.late[place] += 1
+        for place in map(_attempts_place, attempts):
+            self.attempts[place] += 1
         for reason in deaths:
             self.dead[reason] += 1
 

@@ -40,10 +40,9 @@ class Puller:
         return await poll(self._wait, command, topics)
 
     def _wait(self, command: Pull, topics: Sequence[Topic], done: Done) -> PendingCall:
-        self._checks.pull_partitions(sum([len(topic.partitions) for topic in topics]))
-        return self._waiters.post(
-            topics, command.max, command.lease_ms, command.wait_ms, command.fails_fast, command.by, done
-        )
+        if len(topics) > 1:  # one alone never has too many
+            self._checks.pull_partitions(sum([len(topic.partitions) for topic in topics]))
+        return self._waiters.post(topics, command, done)
 
     async def idle(self, wait_ms: int) -> None:
         """Wait like a pull that gets no job: until the time is up or the engine drains."""

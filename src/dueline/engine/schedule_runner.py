@@ -31,7 +31,7 @@ from collections.abc import Coroutine, Iterator, Sequence
 from msgspec.structs import replace
 
 from .checks import cut_error
-from .commands import Send
+from .commands import Pull, Send
 from .completion import poll
 from .errors import BadRequest, DuelineError, NotFound, VersionMismatch
 from .fence import Fence, Occurrence
@@ -202,7 +202,8 @@ class ScheduleRunner:
 
     async def _round(self, namespace: str, topic: str) -> float:
         home = await self._topics.get(INTERNAL_NAMESPACE, topic)
-        leased: list[LeasedJob] = await poll(self._waiters.post, [home], BATCH_JOBS, LEASE_MS, WAIT_MS, False, None)
+        command = Pull(INTERNAL_NAMESPACE, (topic,), BATCH_JOBS, LEASE_MS, WAIT_MS)
+        leased: list[LeasedJob] = await poll(self._waiters.post, [home], command)
         turns = [Turn(namespace, home.partition_of(one.id), one) for one in leased]
         for outcome in await asyncio.gather(*self._steps(turns), return_exceptions=True):
             # A store that does not answer ends the round; the leases end by themselves.

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from .completion import Done
 from .job import LeasedJob
 from .limits import PULL_BYTES
-from .outcomes import actor_name
+from .store import Credit
 from .timer import Handle
 from .topics import Topic
 
@@ -16,61 +18,28 @@ if TYPE_CHECKING:
     from .waiters import PartitionQueue, Waiters
 
 
-class Waiter:
-    """One pull call that is not answered yet. `until_s` None: it does not wait. `done` gets its jobs, or the error."""
+class Waiter(msgspec.Struct, eq=False):
+    """One pull call that is not answered yet. `credit`: the jobs it was made for. `until_s` None: it does not wait.
+    `done` gets its jobs, or the error."""
 
-    __slots__ = (
-        "actor",
-        "answered",
-        "asking",
-        "by",
-        "done",
-        "error",
-        "fails_fast",
-        "jobs",
-        "lease_ms",
-        "max",
-        "owner",
-        "queues",
-        "timed_out",
-        "timeout",
-        "topics",
-        "until_s",
-        "untried",
-    )
-
-    def __init__(
-        self,
-        owner: Waiters,
-        topics: Sequence[Topic],
-        max: int,
-        lease_ms: int | None,
-        until_s: float | None,
-        fails_fast: bool,
-        by: str | None,
-        done: Done,
-    ) -> None:
-        self.owner = owner
-        self.done = done
-        self.answered = False  # or cancelled
-        self.topics = topics
-        self.max = max
-        self.lease_ms = lease_ms
-        self.until_s = until_s
-        self.by = by
-        self.actor = by or actor_name()
-        self.fails_fast = fails_fast or until_s is None
-        self.queues: list[PartitionQueue] = []
-        self.untried: list[PartitionQueue] = []  # queues to ask in next, best first; empty: parked
-        self.asking: PartitionQueue | None = None  # the queue whose call includes this waiter
-        self.jobs: list[LeasedJob] = []
-        self.timed_out = False
-        self.timeout: Handle | None = None  # set once it parks
-        self.error: BaseException | None = None  # of the last call, if it failed
+    owner: Waiters
+    topics: Sequence[Topic]
+    credit: Credit
+    until_s: float | None
+    fails_fast: bool
+    done: Done
+    answered: bool = False  # or cancelled
+    queues: list[PartitionQueue] = []
+    untried: list[PartitionQueue] = []  # queues to ask in next, best first; empty: parked
+    asking: PartitionQueue | None = None  # the queue whose call includes this waiter
+    jobs: list[LeasedJob] = []
+    timed_out: bool = False
+    timeout: Handle | None = None  # set once it parks
+    error: BaseException | None = None  # of the last call, if it failed
 
     @property
     def lacks(self) -> int:
-        return self.max - len(self.jobs)
+        return self.credit.max - len(self.jobs)
 
     @property
     def over(self) -> bool:
@@ -79,8 +48,9 @@ class Waiter:
 
     @property
     def is_full(self) -> bool:
-        """Whether its jobs are as large as an answer may be."""
-        return sum([len(job.body) for job in self.jobs]) >= PULL_BYTES
+        """Whether it has all its jobs, or as much as an answer may hold."""
+        jobs = self.jobs
+        return len(jobs) == self.credit.max or sum([len(job.body) for job in jobs]) >= PULL_BYTES
 
     def advance(self) -> None:
         """The next step of a waiter that takes part in no call."""
@@ -107,7 +77,7 @@ class Waiter:
         """After a call: answer, or ask the next partition. `filled`: the waiter got all the jobs it asked for."""
         if self.answered:
             return
-        if not self.lacks or (more and self.jobs) or (filled and self.is_full):
+        if (filled and self.is_full) or (more and self.jobs):
             self.finish()
             return
         again = more or filled
@@ -123,7 +93,7 @@ class Waiter:
         if self.answered:
             return
         self.leave()
-        self.owner.outbox.tell(self.done, self.error if self.error is not None and not self.jobs else self.jobs)
+        self.owner.outbox.tell(self.done, self.jobs if self.error is None or self.jobs else self.error)
 
     def cancel(self) -> None:
         """The caller is gone. Release the jobs it has; a call in flight releases its own."""
@@ -143,7 +113,8 @@ class Waiter:
         if self.timeout is not None:
             self.timeout.cancel()
             self.timeout = None
-        queues, self.queues = self.queues, []
-        for queue in queues:
+        for queue in self.queues:
             del queue.waiters[self]
-            queue.left()
+            if not queue.waiters:
+                queue.emptied()
+        self.queues = []

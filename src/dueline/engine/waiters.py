@@ -22,12 +22,16 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
+from msgspec.structs import replace
+
+from . import commands
 from .alarm import Alarm
 from .completion import Done, Outbox, leave
 from .errors import Draining, DuelineError, RateLimited
 from .fan_out import over_partitions
 from .job import LeasedJob, Partition
 from .limits import BATCH_JOBS
+from .outcomes import actor_name
 from .rounds import MOST_DOUBLINGS
 from .store import Credit, Pull, PullOutcome, Release, Store
 from .timer import Handle, Timer
@@ -37,6 +41,10 @@ from .waiter import Waiter
 OFF_DUTY_S = 0.003
 LINGER_S = 5.0  # how long a partition without waiters stays subscribed, and how long the store believes it has some
 FIRST_BACK_OFF_S, LAST_BACK_OFF_S = 0.1, 2.0
+
+
+Claim = list[tuple[Waiter, Credit]]
+"""The waiters of one store call, and what each asks for."""
 
 
 class PartitionQueue:
@@ -76,12 +84,11 @@ class PartitionQueue:
         else:
             self.arm()
 
-    def left(self) -> None:
-        """A waiter left the queue."""
-        if not self.waiters:
-            self._empty_since_s = self._owner.timer.time()
-            if self._linger is None:
-                self._linger = self._owner.timer.call_later(LINGER_S, self._lingered)
+    def emptied(self) -> None:
+        """The last waiter left the queue."""
+        self._empty_since_s = self._owner.timer.time()
+        if self._linger is None:
+            self._linger = self._owner.timer.call_later(LINGER_S, self._lingered)
 
     def is_known(self, until_s: float) -> bool:
         """Whether the store will wake this process until then, so that the alarm can be trusted."""
@@ -155,30 +162,32 @@ class PartitionQueue:
             self.arm()
         self._owner.called()
 
-    def _claim(self) -> list[tuple[Waiter, int]]:
-        """Select the waiters for the next store call, in order of arrival, up to one batch, and how many jobs each
-        may get."""
-        claim: list[tuple[Waiter, int]] = []
+    def _claim(self) -> Claim:
+        """Select the waiters for the next store call, in order of arrival, up to one batch."""
+        claim: Claim = []
         room = BATCH_JOBS
         due = self.alarm.is_due()
         for waiter in self.waiters:
             if waiter.asking is not None or waiter.answered:
                 continue
-            if waiter.untried:
-                if waiter.untried[0] is not self or (self._failures and not waiter.fails_fast and not due):
+            untried = waiter.untried
+            if untried:
+                if untried[0] is not self or (self._failures and not waiter.fails_fast and not due):
                     continue
             elif not due:
                 continue
-            credit = min(waiter.lacks, room)
+            credit = waiter.credit
+            if waiter.jobs or credit.max > room:
+                credit = replace(credit, max=min(waiter.lacks, room))
             waiter.asking = self
             claim.append((waiter, credit))
-            room -= credit
-            if room == 0:
+            room -= credit.max
+            if not room:
                 break
         return claim
 
-    def _ask(self, claim: list[tuple[Waiter, int]]) -> None:
-        until_s = max((waiter.until_s or 0.0 for waiter, _ in claim), default=0.0)
+    def _ask(self, claim: Claim) -> None:
+        until_s = max([waiter.until_s or 0.0 for waiter, _ in claim])
         if until_s and not self._watched:
             leave(self._watch(), partial(self._watching, claim, until_s))
         else:
@@ -188,27 +197,25 @@ class PartitionQueue:
         await self._owner.store.watch(self.partition)
         self._watched = True
 
-    def _watching(self, claim: list[tuple[Waiter, int]], until_s: float, error: BaseException | None) -> None:
+    def _watching(self, claim: Claim, until_s: float, error: BaseException | None) -> None:
         if error is None:
             self._pull(claim, until_s)
         else:
             self._on_reply(claim, 0.0, error)
 
-    def _pull(self, claim: list[tuple[Waiter, int]], until_s: float) -> None:
+    def _pull(self, claim: Claim, until_s: float) -> None:
         wait_until_s = max(until_s + LINGER_S, self.wait_until_s) if until_s else self.wait_until_s
         wait_ms = max(1, int((wait_until_s - self._owner.timer.time()) * 1000)) if until_s else 0
         self._woken = False
-        credits = tuple([Credit(credit, waiter.lease_ms, waiter.by, waiter.actor) for waiter, credit in claim])
+        credits = tuple([credit for _, credit in claim])
         on_reply = partial(self._on_reply, claim, wait_until_s)
         self._owner.store.post_pull(self.partition, Pull(credits, self.topic.lease_ms, wait_ms), on_reply)
 
-    def _on_reply(
-        self, claim: list[tuple[Waiter, int]], wait_until_s: float, pulled: PullOutcome | BaseException
-    ) -> None:
+    def _on_reply(self, claim: Claim, wait_until_s: float, pulled: PullOutcome | BaseException) -> None:
         # The next call is for all that arrive in this turn of the loop, too.
         asyncio.get_running_loop().call_soon(self._go_on, claim, wait_until_s, pulled)
 
-    def _go_on(self, claim: list[tuple[Waiter, int]], wait_until_s: float, pulled: PullOutcome | BaseException) -> None:
+    def _go_on(self, claim: Claim, wait_until_s: float, pulled: PullOutcome | BaseException) -> None:
         """Make the next call, then hand out the jobs of the last one, so that the store works in the meantime."""
         outbox = self._owner.outbox
         outbox.hold()
@@ -222,7 +229,7 @@ class PartitionQueue:
         finally:
             outbox.release()
 
-    def _answered(self, claim: list[tuple[Waiter, int]], pulled: PullOutcome) -> None:
+    def _answered(self, claim: Claim, pulled: PullOutcome) -> None:
         if pulled.jobs or pulled.deaths or pulled.leases_lost:
             self.topic.metrics.count_pulled(pulled.jobs, pulled.deaths, pulled.leases_lost)
             if pulled.deaths and self._owner.died is not None:
@@ -233,22 +240,21 @@ class PartitionQueue:
         self._on_duty = pulled.on_duty
         self._plan(pulled)
         spare: list[tuple[Waiter, LeasedJob]] = []
-        shares: list[tuple[Waiter, int]] = []
-        place = 0
+        jobs, place = pulled.jobs, 0
         for waiter, credit in claim:
-            share = pulled.jobs[place : place + credit]
-            place += credit
-            waiter.asking = None
-            waiter.error = None
+            share = jobs[place : place + credit.max]
+            place += credit.max
+            waiter.asking = waiter.error = None
             if waiter.answered:
                 spare.extend((waiter, job) for job in share)
-                continue
-            waiter.jobs.extend(share)
-            shares.append((waiter, credit - len(share)))
+            else:
+                waiter.jobs += share
         if spare:
             self._hand_on(spare)
-        for waiter, unused in shares:
-            waiter.proceed(self, filled=unused == 0, more=pulled.more)
+        rest = len(jobs)
+        for waiter, credit in claim:
+            rest -= credit.max
+            waiter.proceed(self, rest >= 0, pulled.more)  # below 0: it did not get all that it asked for
 
     def _plan(self, pulled: PullOutcome) -> None:
         """Decide from the answer when to ask again. A wake-up that came during the call may be newer."""
@@ -273,7 +279,7 @@ class PartitionQueue:
         served: dict[Waiter, None] = {}
         for left, job in spare:
             for waiter in self.waiters:
-                alike = waiter.lease_ms == left.lease_ms and waiter.by == left.by
+                alike = waiter.credit.lease_ms == left.credit.lease_ms and waiter.credit.by == left.credit.by
                 if waiter.asking is None and alike and waiter.lacks and not waiter.answered:
                     waiter.jobs.append(job)
                     served[waiter] = None
@@ -285,7 +291,7 @@ class PartitionQueue:
         if back:
             self._owner.spawn(self._owner.give_back(self.topic, back))
 
-    def _failed(self, claim: list[tuple[Waiter, int]], error: BaseException) -> None:
+    def _failed(self, claim: Claim, error: BaseException) -> None:
         """Non-waiting and fail-fast pulls get the error; the others retry with backoff."""
         back_off_s = min(FIRST_BACK_OFF_S * 2**self._failures, LAST_BACK_OFF_S)
         self._failures = min(self._failures + 1, MOST_DOUBLINGS)
@@ -336,23 +342,16 @@ class Waiters:
             partition in self._queues and self._queues[partition].wait_until_s > now_s for partition in partitions
         )
 
-    def post(
-        self,
-        topics: Sequence[Topic],
-        max: int,
-        lease_ms: int | None,
-        wait_ms: int,
-        fails_fast: bool,
-        by: str | None,
-        done: Done,
-    ) -> Waiter:
+    def post(self, topics: Sequence[Topic], command: commands.Pull, done: Done) -> Waiter:
         """Due jobs of these topics, in order of priority; waits up to wait_ms for the first one."""
         if self._draining:
             raise Draining
         if self.count >= self._max_waiters:
             raise RateLimited("too many pulls are waiting")
-        until_s = self.timer.time() + wait_ms / 1000 if wait_ms else None
-        waiter = Waiter(self, topics, max, lease_ms, until_s, fails_fast, by, done)
+        by = command.by
+        credit = Credit(command.max, command.lease_ms, by, by or actor_name())
+        until_s = self.timer.time() + command.wait_ms / 1000 if command.wait_ms else None
+        waiter = Waiter(self, topics, credit, until_s, command.fails_fast or until_s is None, done)
         for topic in topics:
             self._join(waiter, topic)
         self.count += 1
@@ -415,11 +414,11 @@ class Waiters:
         if len(joined) > 1:
             random.shuffle(joined)  # so that no partition is always the last among equals
             joined.sort(key=lambda queue: float("inf") if queue.alarm.wake_s is None else queue.alarm.wake_s)
-        waiter.queues.extend(joined)
-        for queue in joined:
-            # A pull that does not wait always asks the store, so that it sees jobs its caller has just sent.
-            if waiter.until_s is None or queue.alarm.is_due() or not queue.is_known(waiter.until_s):
-                waiter.untried.append(queue)
+        waiter.queues += joined
+        until_s = waiter.until_s
+        if until_s is not None:
+            joined = [queue for queue in joined if queue.alarm.is_due() or not queue.is_known(until_s)]
+        waiter.untried += joined  # a pull that does not wait asks all, so that it sees jobs its caller has just sent
 
     def release(self, waiter: Waiter) -> None:
         """Release the jobs of a waiter whose caller is gone."""

@@ -31,7 +31,7 @@ from ...rights import Grant
 from ..http import Response
 
 _NULL = Raw(b"null")
-_JSON = BodyKind.JSON  # looking up a member of an enum is slow
+_JSON, _OK = BodyKind.JSON, Code.OK  # looking up a member of an enum is slow
 _STATES = {state: str(state) for state in State}
 
 
@@ -61,8 +61,10 @@ def outcomes(
     ids: Sequence[str], done: Sequence[Outcome | DuelineError], view: Callable[[str, Outcome], a.Outcome]
 ) -> tuple[a.Outcome, ...]:
     return tuple(
-        view(id, one) if (error := _error(one)) is None else a.Outcome(id, error=error_view(error))  # pyright: ignore[reportArgumentType]
-        for id, one in zip(ids, done, strict=True)
+        [
+            view(id, one) if (error := _error(one)) is None else a.Outcome(id, error=error_view(error))  # pyright: ignore[reportArgumentType]
+            for id, one in zip(ids, done, strict=True)
+        ]
     )
 
 
@@ -71,6 +73,8 @@ def acked(id: str, _: Outcome) -> a.Outcome:
 
 
 def _error(one: Outcome | DuelineError) -> DuelineError | None:
+    if one.code is _OK:
+        return None
     return one if isinstance(one, DuelineError) else refusal(one.code)
 
 
@@ -291,9 +295,9 @@ def _payload(job: LeasedJob | Job) -> tuple[Any, Any, Any]:
         return UNSET, UNSET, None if job.items is None else tuple(Raw(item_json(item)) for item in job.items)
     body, kind = job.body, job.kind
     if kind is _JSON:
-        return (_NULL if body is None else Raw(body)), UNSET, UNSET
+        return _NULL if body is None else Raw(body), UNSET, UNSET
     if kind is BodyKind.TEXT:
-        return (_NULL if body is None else Raw(to_json(body.decode(errors="replace")))), UNSET, UNSET
+        return _NULL if body is None else Raw(to_json(body.decode(errors="replace"))), UNSET, UNSET
     return UNSET, None if body is None else base64.b64encode(body).decode(), UNSET
 
 

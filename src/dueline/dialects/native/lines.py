@@ -23,7 +23,7 @@ from ...engine.completion import PendingCall, leave
 from ...engine.engine import Engine
 from ...engine.errors import BadRequest, DuelineError
 from ...engine.job import LeasedJob
-from ...engine.store import Code, Outcome
+from ...engine.store import Code, Outcome, Ref
 from ..http import Answer, LineMaker, Request, Response, check_own_id, check_topic
 from . import decode, encode
 from .api import complete
@@ -125,7 +125,7 @@ class PullLine(_Line):
             answer(jobs)
             return
         undelivered = partial(self._engine.undelivered, self._namespace, jobs) if jobs else None
-        views = a.LeasedJobs(tuple([encode.leased_view(job) for job in jobs]), acked)
+        views = a.LeasedJobs(tuple(map(encode.leased_view, jobs)), acked)
         answer(Response(200, to_json(views), undelivered=undelivered))
 
 
@@ -150,26 +150,27 @@ class AckLine(_Line):
     """Any number of jobs."""
 
     def __call__(self, request: Request, answer: Answer) -> PendingCall | None:
-        jobs = decoded(_acks, request.body).jobs
-        refs = decode.acks(jobs)
+        refs = decode.acks(decoded(_acks, request.body).jobs)
         try:
-            self._engine.post_ack(self._namespace, self._topic, refs, partial(self._acked, answer, jobs))
+            self._engine.post_ack(self._namespace, self._topic, refs, partial(self._acked, answer, refs))
         except BadRequest as error:
             raise in_list(error, "jobs") from None
         return None
 
-    def _acked(self, answer: Answer, jobs: Sequence[r.Lease], done: Sequence[Outcome] | BaseException) -> None:
-        ids = [job.id for job in jobs]
+    def _acked(
+        self, answer: Answer, refs: Sequence[Ref], done: Sequence[Outcome | DuelineError] | BaseException
+    ) -> None:
+        if not isinstance(done, BaseException) and len(done) == 1 and done[0].code is _OK:
+            answer(Response(200, to_json(a.Outcomes((a.Outcome(refs[0].id, "acked"),)))))
+            return
+        ids = [ref.id for ref in refs]
         if isinstance(done, BaseException):
             results = of_each(done, ids)
             if results is None:
                 answer(in_list(done, "jobs") if isinstance(done, BadRequest) else done)
-            else:
-                answer(encode.response(encode.many(ids, results, encode.acked)))
-        elif len(ids) == 1 and done[0].code is _OK:
-            answer(Response(200, to_json(a.Outcomes((a.Outcome(ids[0], "acked"),)))))
-        else:
-            answer(encode.response(encode.many(ids, done, encode.acked)))
+                return
+            done = results
+        answer(encode.response(encode.many(ids, done, encode.acked)))
 
 
 _LINES: dict[str, Callable[[Engine, Awaits, Request], Any]] = {"send": SendLine, "pull": PullLine, "ack": AckLine}

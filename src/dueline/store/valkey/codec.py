@@ -41,6 +41,11 @@ HISTORY, _PROGRESS = 64, 128  # with the reason of a run
 HEAD_BYTES = 25
 ALL_CREATED = 3  # how many numbers send.lua answers with if all jobs were created
 pack_sums = struct.Struct(">IQ").pack  # checksum and fingerprint
+_read_head = struct.Struct(">BxBIHII").unpack_from  # flags, seq and created (each in two parts), crc
+_Sections = tuple[int, str | None, int | None, bytes, tuple[str, ...]]  # body begins, topic, ttl, headers, tags
+_NO_SECTIONS: _Sections = (HEAD_BYTES, None, None, b"", ())
+UNREADABLE = (IndexError, UnicodeDecodeError, struct.error)
+"""What decoding a damaged record may raise."""
 
 
 def pack_id(id: str) -> bytes:
@@ -270,46 +275,54 @@ def read_record(raw: bytes, whole: bool = True, head_only: bool = False) -> Reco
     unreadable record becomes all body."""
     try:
         record = decode_record(raw, whole, head_only)
-    except (IndexError, UnicodeDecodeError):
+    except UNREADABLE:
         return Record(BodyKind.BYTES, 0, 0, None, b"", (), raw, False)
     return record if record.intact else msgspec.structs.replace(record, kind=BodyKind.BYTES)
 
 
 def decode_record(raw: bytes, whole: bool = True, head_only: bool = False) -> Record:
-    """`whole`: the body is included, and its checksum is verified. `head_only`: a tombstone, without the sections."""
-    flags = raw[0] & (_INLINE | _TOPIC | 3) if head_only else raw[0]
-    at = HEAD_BYTES
-    topic: str | None = None
-    ttl_ms: int | None = None
-    headers, tags = b"", ()
-    if flags & ~3:
-        if flags & _INLINE:
-            at += 2 + int.from_bytes(raw[at : at + 2], "big")
-        if flags & _TOPIC:
-            size = int.from_bytes(raw[at : at + 2], "big")
-            topic = raw[at + 2 : at + 2 + size].decode()
-            at += 2 + size
-        if flags & _TTL:
-            ttl_ms = int.from_bytes(raw[at : at + 6], "big")
-            at += 6
-        at += 6 * bool(flags & _EDITED)
-        if flags & _HEADERS:
-            size = int.from_bytes(raw[at : at + 2], "big")
-            headers = raw[at + 2 : at + 2 + size]
-            at += 2 + size
-        if flags & _TAGS:
-            size = int.from_bytes(raw[at : at + 2], "big")
-            tags = tuple(raw[at + 2 : at + 2 + size].decode().split("\0"))
-            at += 2 + size
-    body, crc = raw[at:], int.from_bytes(raw[13:17], "big")
-    seq, created = int.from_bytes(raw[2:7], "big"), int.from_bytes(raw[7:13], "big")
+    """`whole`: the body is included, and its checksum is verified. `head_only`: a tombstone, without the sections that
+    only a body needs. Raises one of UNREADABLE."""
+    flags, seq_high, seq, created_high, created, crc = _read_head(raw)
+    at, topic, ttl_ms, headers, tags = _sections(raw, flags, head_only) if flags > 3 else _NO_SECTIONS
+    version, created_at_ms, body = seq_high << 32 | seq, created_high << 32 | created, raw[at:]
     kind = KINDS[flags & 3]
     if flags & 3 == _GROUP and not head_only:
         group = read_group(body, crc)
         intact, items = not whole or group.intact, group.items if whole else None
-        return Record(kind, seq, created, topic, headers, tags, b"", intact, ttl_ms, group.key, items, group.opened)
+        return Record(
+            kind, version, created_at_ms, topic, headers, tags, b"", intact, ttl_ms, group.key, items, group.opened
+        )
     intact = not whole or zlib.crc32(body) == crc
-    return Record(kind, seq, created, topic, headers, tags, body, intact, ttl_ms)
+    return Record(kind, version, created_at_ms, topic, headers, tags, body, intact, ttl_ms)
+
+
+def _sections(raw: bytes, flags: int, head_only: bool) -> _Sections:
+    if head_only:
+        flags &= _INLINE | _TOPIC
+    topic: str | None = None
+    ttl_ms: int | None = None
+    headers, tags = b"", ()
+    at = HEAD_BYTES
+    if flags & _INLINE:
+        at += 2 + int.from_bytes(raw[at : at + 2], "big")
+    if flags & _TOPIC:
+        size = int.from_bytes(raw[at : at + 2], "big")
+        topic = raw[at + 2 : at + 2 + size].decode()
+        at += 2 + size
+    if flags & _TTL:
+        ttl_ms = int.from_bytes(raw[at : at + 6], "big")
+        at += 6
+    at += 6 * bool(flags & _EDITED)
+    if flags & _HEADERS:
+        size = int.from_bytes(raw[at : at + 2], "big")
+        headers = raw[at + 2 : at + 2 + size]
+        at += 2 + size
+    if flags & _TAGS:
+        size = int.from_bytes(raw[at : at + 2], "big")
+        tags = tuple(raw[at + 2 : at + 2 + size].decode().split("\0"))
+        at += 2 + size
+    return at, topic, ttl_ms, headers, tags
 
 
 def head_of(run: bytes) -> bytes:

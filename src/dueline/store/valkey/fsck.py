@@ -18,7 +18,6 @@ was read.
 from __future__ import annotations
 
 import asyncio
-import struct
 from collections.abc import Callable
 
 import msgspec
@@ -189,7 +188,7 @@ def _topic_of(record: bytes | None, run: bytes | None) -> str | None:
     raw = record if record is not None else codec.head_of(run) if run is not None and run[:1] in b"dc" else None
     try:
         return None if raw is None else codec.decode_record(raw, False, head_only=record is None).topic
-    except (IndexError, UnicodeDecodeError, struct.error):
+    except codec.UNREADABLE:
         return None
 
 
@@ -252,7 +251,7 @@ def _owe(
     if raw is not None:
         try:
             record = codec.decode_record(raw)
-        except (IndexError, UnicodeDecodeError, struct.error):
+        except codec.UNREADABLE:
             wrong(id, "the record cannot be read")
             return
         tags = record.tags

@@ -78,7 +78,7 @@ def _group(
 ) -> _Found | None:
     try:
         record = codec.decode_record(raw, whole=False)
-    except (IndexError, UnicodeDecodeError):
+    except codec.UNREADABLE:
         return None  # reported as a record that cannot be read
     key = (record.merge_key or "").encode()
     if run is None or run[:1] in (b"L", b"W"):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from typing import Any
 
 from ...engine.job import LeasedJob
 from .codec import read_record, unpack_id
-from .lease_tokens import token_text
+from .lease_tokens import token_texts
 
-_HEAD = struct.Struct(">xxIIxHIIHIIddd")
-_ID, _RECORD = 5, 6  # where it has their sizes
+_HEAD = struct.Struct(">xxIIxHIIHI4sddd")
+_read_head, _HEAD_BYTES = _HEAD.unpack_from, _HEAD.size
+_ID, _RECORD, _PLACE = 5, 6, 7  # where it has their sizes, and the job's number in the token
 _COUNT = 6  # where the numbers have the count of jobs; behind it are the progresses
 
 
@@ -21,19 +23,17 @@ def decode(
     good: list[LeasedJob] = []
     corrupt: list[LeasedJob] = []
     heads, at, end = _layout(numbers, blob)
-    progresses: dict[int, bytes] = {}
-    for place, size in zip(numbers[_COUNT + 1 :: 2], numbers[_COUNT + 2 :: 2], strict=True):
-        progresses[place] = blob[end : end + size]
+    progresses: dict[bytes, bytes] = {}
+    for number, size in zip(numbers[_COUNT + 1 :: 2], numbers[_COUNT + 2 :: 2], strict=True):
+        progresses[number.to_bytes(4, "big")] = blob[end : end + size]
         end += size
-    id_at = 0
-    for deliveries, uncounted, deadline_high, deadline, most, id_size, size, place, due, since, expires in heads:
-        id_at += _HEAD.size
-        id = unpack_id(blob[id_at : id_at + id_size])
-        id_at += id_size
+    tokens = token_texts([base + head[_PLACE] for head, _ in heads])
+    for (head, id), token in zip(heads, tokens, strict=True):
+        deliveries, uncounted, deadline_high, deadline, most, _, size, place, due, since, expires = head
         record = read_record(blob[at : at + size])
         at += size
         leased = LeasedJob(  # in the order of its fields: names would cost half as much again
-            id,
+            unpack_id(id),
             topic if record.topic is None else record.topic,
             record.body,
             record.kind,
@@ -42,7 +42,7 @@ def decode(
             deliveries - uncounted,
             deliveries,
             most or None,
-            token_text(base + place.to_bytes(4, "big")),
+            token,
             deadline_high << 32 | deadline,
             int(due),
             record.created_at_ms,
@@ -63,13 +63,14 @@ def deaths_in(numbers: Sequence[int], blob: bytes) -> bytes:
     return blob[_layout(numbers, blob)[2] + sum(numbers[_COUNT + 2 :: 2]) :]
 
 
-def _layout(numbers: Sequence[int], blob: bytes) -> tuple[list[tuple[int, ...]], int, int]:
-    """The heads of the jobs, each with its id behind it, and where the records and the progresses begin."""
-    heads: list[tuple[int, ...]] = []
+def _layout(numbers: Sequence[int], blob: bytes) -> tuple[list[tuple[tuple[Any, ...], bytes]], int, int]:
+    """The heads of the jobs with their ids, and where the records and the progresses begin."""
+    heads: list[tuple[tuple[Any, ...], bytes]] = []
     at = end = 0
     for _ in range(numbers[_COUNT]):
-        head = _HEAD.unpack_from(blob, at)
-        heads.append(head)
-        at += _HEAD.size + head[_ID]
+        head = _read_head(blob, at)
+        id_at = at + _HEAD_BYTES
+        at = id_at + head[_ID]
+        heads.append((head, blob[id_at:at]))
         end += head[_RECORD]
     return heads, at, at + end

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
@@ -10,7 +11,7 @@ from ...engine.fence import Fence
 from ...engine.history import cut_name
 from ...engine.job import Partition
 from ...engine.limits import MAX_ERROR_BYTES, PULL_BYTES
-from ...engine.store import Control, Edit, Extend, Outcome, Pull, Query, Ref, Release, SendItem
+from ...engine.store import Control, Credit, Edit, Extend, Outcome, Pull, Query, Ref, Release, SendItem
 from .codec import (
     CODES,
     REASON_NUMBER,
@@ -27,6 +28,7 @@ from .lease_tokens import token_bytes
 Encoded = tuple[bytes, bytes]
 READ_FENCES = pack_numbers([2])  # fence.lua
 id_of: Callable[[Any], str] = attrgetter("id")
+_kind_of: Callable[[Credit], tuple[int | None, str | None]] = attrgetter("lease_ms", "by")
 
 
 def body_size(item: SendItem | Edit) -> int:
@@ -37,15 +39,10 @@ def pull(which: Pull, base: bytes, history_bytes: int) -> Encoded:
     """pull.lua"""
     numbers = [which.default_lease_ms, which.wait_ms, PULL_BYTES, history_bytes]
     by: list[str | None] = []
-    alike = None
-    for credit in which.credits:
-        kind = (credit.lease_ms, credit.by)
-        if kind == alike:  # jobs are handed out in order, so these are one larger credit
-            numbers[-2] += credit.max
-        else:
-            alike = kind
-            by.append(credit.by)
-            numbers += (credit.max, credit.lease_ms or 0)
+    for (lease_ms, name), alike in groupby(which.credits, _kind_of):
+        # Jobs are handed out in order, so these are one larger credit.
+        numbers += (sum([credit.max for credit in alike]), lease_ms or 0)
+        by.append(name)
     if any(by):
         names = [cut_name(name) for name in by]
         return pack_numbers(numbers), base + b"".join(len(name).to_bytes() + name for name in names)
@@ -54,17 +51,11 @@ def pull(which: Pull, base: bytes, history_bytes: int) -> Encoded:
 
 def refs(items: Sequence[Ref]) -> Encoded:
     """ack.lua"""
+    pieces = [piece for item in items for piece in (pack_id(item.id), token_bytes(item.token))]
+    sizes = list(map(len, pieces))
     numbers: list[int] = []
-    pieces: list[bytes] = []
-    id_size = token_size = -1
-    for item in items:
-        id, token = pack_id(item.id), token_bytes(item.token)
-        if len(id) == id_size and len(token) == token_size:
-            numbers[-3] += 1
-        else:
-            id_size, token_size = len(id), len(token)
-            numbers += (1, id_size, token_size)
-        pieces += (id, token)
+    for (id_size, token_size), alike in groupby(zip(sizes[::2], sizes[1::2], strict=True)):
+        numbers += (len(list(alike)), id_size, token_size)
     return pack_numbers(numbers), b"".join(pieces)
 
 
