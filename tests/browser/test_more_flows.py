@@ -114,6 +114,27 @@ async def test_nothing_and_ten_million_are_shown_in_full_on_request(open_view: O
         await view.page.unroute_all(behavior="wait")
 
 
+async def test_the_arrows_go_over_what_a_search_found(open_view: OpenView) -> None:
+    async with open_view() as view:
+        await view.open()
+        await view.page.keyboard.press("/")
+        await view.page.keyboard.type("i")
+        found = view.page.locator(".found a")
+        await expect(found.nth(1)).to_be_visible()
+        name = await found.nth(1).inner_text()
+        for key in ("ArrowDown", "ArrowDown", "ArrowDown", "ArrowUp"):
+            await view.page.keyboard.press(key)
+        await expect(found.nth(1)).to_be_focused()
+        await view.page.keyboard.press("Enter")
+        await expect(view.page.get_by_role("heading", level=1)).to_have_text(name)
+        await view.page.keyboard.press("/")
+        await view.page.keyboard.type("i")
+        await view.page.keyboard.press("ArrowDown")
+        await view.page.keyboard.press("Escape")
+        await expect(found).to_have_count(0)
+        await expect(view.page.get_by_label("Search")).to_have_value("")
+
+
 async def test_histories_that_do_not_fit_their_budget_are_shown(open_view: OpenView, tmp_path: Path) -> None:
     with served(tmp_path / "data", DUELINE_LIMITS__MAX_HISTORY_BYTES="60") as url, Client(url) as client:
         client.send("mail", 1, id="a")

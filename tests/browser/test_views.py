@@ -6,8 +6,12 @@ import asyncio
 import json
 import re
 import time
+from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any
+from zoneinfo import ZoneInfo
 
+import pytest
 from playwright.async_api import Locator, Route, expect
 
 from dueline import Client, new_job
@@ -63,14 +67,60 @@ async def test_the_forecast_of_all_topics_is_zoomed_by_a_drag_and_lists_the_jobs
 async def test_a_bar_is_opened_by_the_keyboard(open_view: OpenView) -> None:
     async with open_view() as view:
         await view.open("topics/order-timeouts/forecast?range=day")
-        bar = view.page.locator(".chart g[role=link]").nth(3)
+        bars = view.page.locator(".chart g[role=link]")
+        await expect(bars.nth(20)).to_be_visible()
+        assert await view.page.locator('.chart [tabindex="0"]').count() == 1  # whoever tabs past need not pass each bar
+        await bars.first.focus()
+        for _ in range(3):
+            await view.page.keyboard.press("ArrowRight")
+        bar = bars.nth(3)
+        await expect(bar).to_be_focused()
         told = re.search(r"(\d+) jobs?$", await bar.get_attribute("aria-label") or "")
         assert told is not None
-        await bar.focus()
         await view.page.keyboard.press("Enter")
         due_ms, after_ms, before_ms = await due_times_of_the_list(view)
         assert len(due_ms) == int(told[1])
         assert all(after_ms <= one < before_ms for one in due_ms)
+
+
+async def test_a_range_is_zoomed_by_the_keyboard(open_view: OpenView) -> None:
+    async with open_view() as view:
+        await view.open("topics/order-timeouts/forecast?range=day")
+        bars = view.page.locator(".chart g[role=link]")
+        await expect(bars.nth(20)).to_be_visible()
+        await bars.nth(2).focus()
+        for _ in range(3):
+            await view.page.keyboard.press("Shift+ArrowRight")
+        await view.page.keyboard.press("Enter")
+        await expect(view.button("Zoom out")).to_be_visible()
+        found = re.search(r"from=(\d+)&to=(\d+)", view.page.url)
+        assert found is not None, view.page.url
+        assert int(found[2]) - int(found[1]) == 4 * 1_800_000
+
+
+@pytest.mark.parametrize(
+    ("span", "days", "steps"),
+    [("day", 1, {3}), ("week", 7, {24}), ("month", 30, {24 * 5})],
+)
+async def test_times_below_a_chart_are_round_and_equally_far_apart(
+    span: str, days: int, steps: set[int], open_view: OpenView
+) -> None:
+    async with open_view(timezone_id="Asia/Kolkata") as view:
+        await view.open(f"topics/order-timeouts/forecast?range={span}")
+        texts = view.page.locator(".chart g > text")
+        await expect(texts.nth(3)).to_be_visible()
+        now = datetime.now(ZoneInfo("Asia/Kolkata")).replace(tzinfo=None)
+        shown = []
+        for text in await texts.all_text_contents():
+            form = "%H:%M %Y" if ":" in text else "%b %d %Y"
+            at = datetime.strptime(f"{text} {now.year}", form)
+            if ":" in text:
+                at = now.replace(hour=at.hour, minute=0, second=0, microsecond=0)
+            while at < now:
+                at = at.replace(year=at.year + 1) if ":" not in text else at + timedelta(days=1)
+            shown.append(at)
+        assert shown[-1] < now + timedelta(days=days)
+        assert {(b - a) // timedelta(hours=1) for a, b in pairwise(shown)} == steps
 
 
 async def test_a_due_storm_is_marked_and_ten_times_the_usual_number_is_none(open_view: OpenView, shop: str) -> None:

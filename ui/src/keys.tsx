@@ -7,7 +7,7 @@ import { go, href, route } from "./route";
 
 const PAGES: Record<string, string[]> = { o: [], t: ["topics"], d: ["dead"], f: ["forecast"], j: ["jobs"], c: ["schedules"], p: ["push"], m: ["groups"], w: ["workers"], s: ["store"], a: ["access"] };
 
-const KEYS: [string, string][] = [["/", "Search"], ["g o", "Overview"], ["g t", "Topics"], ["g d", "Dead letters"], ["g f", "Forecast"], ["g j", "Jobs"], ["g c", "Schedules"], ["g p", "Push"], ["g m", "Merge groups"], ["g w", "Workers"], ["g s", "Store"], ["j  k", "Next and previous row"], ["Enter", "Open the row"], ["?", "This help"]];
+const KEYS: [string, string][] = [["/", "Search"], ["g o", "Overview"], ["g t", "Topics"], ["g d", "Dead letters"], ["g f", "Forecast"], ["g j", "Jobs"], ["g c", "Schedules"], ["g p", "Push"], ["g m", "Merge groups"], ["g w", "Workers"], ["g s", "Store"], ["g a", "Access"], ["j  k", "Next and previous row"], ["Enter", "Open the row"], ["← →", "Next bar of a chart; with Shift, a range to zoom into"], ["?", "This help"]];
 
 type Children = { children?: ComponentChildren };
 

@@ -214,6 +214,7 @@ export const ZH: Record<string, string> = {
   "Next 24 hours": "未来 24 小时",
   "Next 30 days": "未来 30 天",
   "Next 7 days": "未来 7 天",
+  "Next bar of a chart; with Shift, a range to zoom into": "图表的下一格；按住 Shift 选择要放大的范围",
   "Next and previous row": "下一行和上一行",
   "Next due": "下次到期",
   "Next hour": "未来一小时",
