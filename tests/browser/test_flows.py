@@ -199,8 +199,8 @@ async def test_a_policy_is_changed_and_the_rest_of_it_stays(open_view: OpenView,
         client.set_topic("flow-policy", lease="1m", max_attempts=5)
         async with open_view() as view:
             await view.open("topics/flow-policy/policy")
-            await expect(view.page.get_by_label("Most attempts")).to_have_value("5")
-            await view.page.get_by_label("Most attempts").fill("7")
+            await expect(view.page.get_by_label("Maximum attempts")).to_have_value("5")
+            await view.page.get_by_label("Maximum attempts").fill("7")
             await view.page.get_by_label("Retry ladder").fill("2m, 10m")
             await view.button("Save").click()
             await expect(view.text("Saved")).to_be_visible()

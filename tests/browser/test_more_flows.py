@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Route, expect
+from playwright.async_api import Locator, Route, expect
 
 from dueline import Client, Patience, StoreFull, new_job
 
@@ -111,6 +111,38 @@ async def test_nothing_and_ten_million_are_shown_in_full_on_request(open_view: O
         await view.open()
         await expect(view.text("10 M").first).to_be_visible()
         assert await view.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        await view.page.unroute_all(behavior="wait")
+
+
+async def test_a_topic_whose_jobs_wait_for_long_is_not_shown_as_healthy(open_view: OpenView) -> None:
+    """Whoever consumes it: a push target that is stopped is a consumer, too."""
+    waits_ms = {"emails": 70_000, "digests": 50_000, "invoices": 70_000, "order-timeouts": 50_000}
+    fields = {"emails": {"waiters": 1}, "digests": {"push": True, "paused": False}, "invoices": {"push": True}}
+
+    async def answer(route: Route) -> None:
+        found: dict[str, Any] = await (await route.fetch()).json()
+        for topic in found["topics"]:
+            if topic["topic"] in waits_ms:
+                topic["counts"] |= {"ready": 5, "leased": 0}
+                topic["oldest_ready_at_ms"] = int(time.time() * 1000) - waits_ms[topic["topic"]]
+                topic |= fields.get(topic["topic"], {})
+        await route.fulfill(body=json.dumps(found), content_type="application/json")
+
+    async with open_view() as view:
+        await view.page.route("**/v1/topics?*", answer)
+        await view.open("topics")
+
+        def state(topic: str, word: str) -> Locator:
+            row = view.page.locator("tbody tr", has=view.page.get_by_role("link", name=topic, exact=True))
+            return row.locator(".state", has_text=re.compile(f"^{word}$"))
+
+        await expect(state("emails", "is behind")).to_have_class("state s-warn")
+        await expect(state("invoices", "is behind")).to_have_class("state s-warn")
+        await expect(state("digests", "push")).to_have_class("state s-ok")
+        await expect(state("order-timeouts", "nobody consumes")).to_have_class("state s-warn")
+        waits_ms["order-timeouts"] = 70_000
+        await view.open("topics")
+        await expect(state("order-timeouts", "nobody consumes")).to_have_class("state s-bad")
         await view.page.unroute_all(behavior="wait")
 
 

@@ -32,6 +32,8 @@ export function Id({ text, link, most = 40 }: { text: string; link?: string; mos
 
 export const Tags = ({ tags }: { tags: string[] }) => <>{tags.map((tag) => <span class="tag" title={tag} key={tag}>{tag}</span>)}</>;
 
+export const Headers = ({ of }: { of: Record<string, string> }) => <>{Object.entries(of).map(([name, value]) => <div class="mono" key={name}><span class="dim">{name}:</span> {value}</div>)}</>;
+
 export function Panel({ title, tools, children, label }: Children & { title?: ComponentChildren; tools?: ComponentChildren; label?: string }) {
   return (
     <section class="panel" aria-label={label}>
@@ -97,7 +99,8 @@ export function Loaded<T>({ live, children, lines }: { live: Live<T>; children: 
   );
 }
 
-export function CopyButton({ text, label }: { text: string; label: string }) {
+/** `brief`: only the icon, beside a text. */
+export function CopyButton({ text, label, brief = false }: { text: string; label: string; brief?: boolean }) {
   const copy = async (): Promise<void> => {
     try {
       await navigator.clipboard.writeText(text);
@@ -106,6 +109,7 @@ export function CopyButton({ text, label }: { text: string; label: string }) {
       toast(t("The browser did not allow copying. Select the text instead."), true);
     }
   };
+  if (brief) return <button type="button" class="quiet brief" aria-label={label} title={label} onClick={() => void copy()}><Icon name="copy" /></button>;
   return <button type="button" onClick={() => void copy()}><Icon name="copy" />{label}</button>;
 }
 

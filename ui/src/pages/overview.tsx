@@ -73,7 +73,7 @@ export function Overview() {
 type TileProps = { name: string; figure: ComponentChildren; note: ComponentChildren; values?: Series | undefined; kind?: string; link?: string };
 
 function Tile({ name, figure, note, values, kind, link }: TileProps) {
-  const inner = <><div class="name">{name}</div><div class="figure">{figure}</div><div class="note">{note}</div>{values && <Spark values={values} {...(kind ? { kind } : {})} />}</>;
+  const inner = <><div class="name">{name}</div><div class={figure === "0" ? "figure zero" : "figure"}>{figure}</div><div class="note">{note}</div>{values && <Spark values={values} {...(kind ? { kind } : {})} />}</>;
   return link ? <a class="panel tile" href={link}>{inner}</a> : <div class="panel tile">{inner}</div>;
 }
 

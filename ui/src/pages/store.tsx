@@ -77,8 +77,8 @@ function LimitTable({ rows }: { rows: LimitUse[] }) {
   return (
     <div class="wrap">
       <table class="cards">
-        <thead><tr><th>{t("Limit")}</th><th class="num">{t("Used")}</th><th class="num">{t("Most")}</th><th class="num">{t("Refused")}</th></tr></thead>
-        <tbody>{rows.map((one, at) => <tr key={at}><td class="mono whole">{one.limit}</td><td class="num" data-label={t("Used")}>{one.used === null ? "–" : <Num n={Math.round(one.used)} />}</td><td class="num" data-label={t("Most")}><Num n={one.max} /></td><td class="num" data-label={t("Refused")}><Num n={one.refused} /></td></tr>)}</tbody>
+        <thead><tr><th>{t("Limit")}</th><th class="num">{t("Used")}</th><th class="num">{t("Maximum")}</th><th class="num">{t("Refused")}</th></tr></thead>
+        <tbody>{rows.map((one, at) => <tr key={at}><td class="mono whole">{one.limit}</td><td class="num" data-label={t("Used")}>{one.used === null ? "–" : <Num n={Math.round(one.used)} whole />}</td><td class="num" data-label={t("Maximum")}><Num n={one.max} whole /></td><td class="num" data-label={t("Refused")}><Num n={one.refused} /></td></tr>)}</tbody>
       </table>
     </div>
   );
