@@ -292,6 +292,23 @@ async def test_keys_go_to_pages_and_over_rows(open_view: OpenView) -> None:
         await expect(view.dialog).to_contain_text("Next and previous row")
 
 
+async def test_a_person_without_a_mouse_passes_the_menu_and_opens_a_row(open_view: OpenView) -> None:
+    async with open_view() as view:
+        await view.open("topics")
+        await expect(view.page.locator("tbody tr").nth(2)).to_be_visible()
+        await view.page.keyboard.press("Tab")
+        await expect(view.page.get_by_role("link", name="Skip to the content")).to_be_focused()
+        await view.page.keyboard.press("Enter")
+        await view.page.keyboard.press("Tab")
+        assert await view.page.evaluate("document.activeElement.closest('main') !== null")
+        await view.page.get_by_role("navigation", name="Pages").get_by_role("link", name="Topics").focus()
+        await view.page.keyboard.press("j")
+        await view.page.keyboard.press("j")
+        link = await view.page.locator("tr.at").get_attribute("data-link") or ""
+        await view.page.keyboard.press("Enter")
+        await expect(view.page).to_have_url(re.compile(re.escape(link) + "$"))
+
+
 async def test_the_row_of_the_keys_stays_while_its_list_changes(open_view: OpenView) -> None:
     async with open_view() as view:
         await view.open("topics?sort=scheduled")

@@ -340,6 +340,7 @@ export const ZH: Record<string, string> = {
   "Shards": "分片",
   "Show all": "显示全部",
   "Size": "大小",
+  "Skip to the content": "跳到内容",
   "Spread due times over": "到期时间分散到",
   "Spread the jobs": "分散任务",
   "Spread these jobs": "分散这些任务",
