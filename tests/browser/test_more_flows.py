@@ -243,3 +243,21 @@ async def test_a_guard_that_refuses_sends_is_named_where_everyone_looks(open_vie
                 until_full(client)
             attention = view.page.locator("section", has=view.page.get_by_role("heading", name="Needs attention"))
             await expect(attention).to_contain_text("memory")
+
+
+async def test_a_server_that_is_not_ready_says_so_first(open_view: OpenView) -> None:
+    reason = {"code": "store_evicts", "message": "the store may delete jobs"}
+    body = json.dumps({"ready": False, "reasons": [reason], "warnings": []})
+    async with open_view() as view:
+        view.refusals = (503,)
+        await view.page.route("**/readyz", lambda route: route.fulfill(status=503, body=body))
+        await view.open()
+        await expect(view.lead).to_have_text("The server is not ready: the store may delete jobs.")
+        attention = view.page.locator("section", has=view.page.get_by_role("heading", name="Needs attention"))
+        await expect(attention.get_by_role("link").first).to_have_text("urgentThe store may delete jobs")
+        store = view.page.locator("section", has=view.page.get_by_role("heading", name="Store", exact=True))
+        await expect(store.locator(".state")).to_have_text("not ready")
+        await view.open("store")
+        await expect(view.lead).to_have_text("The server is not ready.")
+        await expect(view.page.locator(".alert.red")).to_contain_text("store_evicts")
+        await view.page.unroute_all(behavior="wait")

@@ -69,7 +69,7 @@ export function Empty({ title, children, command }: Children & { title: string; 
   return <div class="empty"><strong>{title}</strong>{children && <span>{children}</span>}{command && <code>{ns === DEFAULT_NS ? command : `DUELINE_NAMESPACE=${ns} ${command}`}</code>}</div>;
 }
 
-const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
+export const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
 
 /** What went wrong, why, and what to do. */
 export function Trouble({ error, retry }: { error: ApiError; retry?: () => void }) {

@@ -383,6 +383,7 @@ export const ZH: Record<string, string> = {
   "The server accepts and delivers jobs.": "服务器正常接收和投递任务。",
   "The server accepts jobs, with warnings.": "服务器可接收任务，但有警告。",
   "The server cannot be reached.": "无法连接服务器。",
+  "The server is not ready: {reasons}.": "服务器未就绪：{reasons}。",
   "The server is not ready.": "服务器未就绪。",
   "The server's clock agrees with the store's.": "服务器与存储的时钟一致。",
   "The store has not answered yet.": "存储尚未应答。",

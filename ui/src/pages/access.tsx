@@ -52,7 +52,7 @@ function TokensTab() {
                       <td class="mono break" data-label={t("Topics")}>{one.topics.join(", ")}</td>
                       <td data-label={t("Created")}><Time ms={one.created_at_ms} /></td>
                       <td data-label={t("Expires")}><Time ms={one.expires_at_ms} none={t("never")} /></td>
-                      <td class="whole"><span class="row">{can("admin") && one.state === "active" && <><button onClick={() => setDialog({ kind: "rotate", token: one })}>{t("Rotate")}</button><button class="danger" onClick={() => setDialog({ kind: "revoke", token: one })}>{t("Revoke")}</button></>}</span></td>
+                      <td class="whole"><span class="row tight">{can("admin") && one.state === "active" && <><button onClick={() => setDialog({ kind: "rotate", token: one })}>{t("Rotate")}</button><button class="danger" onClick={() => setDialog({ kind: "revoke", token: one })}>{t("Revoke")}</button></>}</span></td>
                     </tr>
                   ))}
                 </tbody>

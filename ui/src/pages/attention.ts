@@ -2,6 +2,7 @@
 import { now, type Readiness, type Topic } from "../api";
 import { exact, span } from "../format";
 import { t } from "../i18n";
+import { capital } from "../parts";
 import { href } from "../route";
 import { isBehind, isDeserted } from "../session";
 
@@ -13,8 +14,8 @@ const lateness = (one: Topic): number => (one.oldest_ready_at_ms ? now() - one.o
 
 export function notices(topics: Topic[], ready: Readiness | undefined, targets: Target[]): Notice[] {
   const found: Notice[] = [];
-  for (const one of ready?.reasons ?? []) found.push({ level: "red", text: one.message, link: href(["store"]) });
-  for (const one of ready?.warnings ?? []) found.push({ level: "amber", text: one.message, link: href(["store"]) });
+  for (const one of ready?.reasons ?? []) found.push({ level: "red", text: capital(one.message), link: href(["store"]) });
+  for (const one of ready?.warnings ?? []) found.push({ level: "amber", text: capital(one.message), link: href(["store"]) });
   for (const one of targets.filter(isFailing)) found.push({ level: "red", text: t("The push target of {topic} is failing: {error}", { topic: one.topic, error: one.error ?? "?" }), link: href(["topics", one.topic, "push"]) });
   for (const one of topics) {
     const link = href(["topics", one.topic]);
@@ -26,6 +27,9 @@ export function notices(topics: Topic[], ready: Readiness | undefined, targets: 
   }
   return found.sort((a, b) => (a.level === b.level ? 0 : a.level === "red" ? -1 : 1));
 }
+
+/** The first line of the overview while the server refuses calls: nothing else matters then. */
+export const refusal = (ready: Readiness): string => t("The server is not ready: {reasons}.", { reasons: (ready.reasons ?? []).map((one) => one.message).join(t("; ")) });
 
 /** The first line of the overview. `died`: in the last 24 hours, if that is known. */
 export function sentence(topics: Topic[], more: boolean, died: number | null, targets: Target[]): string {

@@ -3,7 +3,7 @@ import { bytes, exact, span } from "../format";
 import { t } from "../i18n";
 import { StateMark } from "../icons";
 import { useLive } from "../live";
-import { Empty, Loaded, Num, Page, Panel, Trouble } from "../parts";
+import { capital, Empty, Loaded, Num, Page, Panel, Trouble } from "../parts";
 import { useSession } from "../session";
 
 export const LEVELS: Record<string, string> = {
@@ -22,7 +22,7 @@ export function StorePage() {
   return (
     <Page title={t("Store")} lead={ready.data && (ready.data.ready ? (problems.length ? t("The server accepts jobs, with warnings.") : t("The server accepts and delivers jobs.")) : t("The server is not ready."))}>
       {ready.error && !ready.data && <Trouble error={ready.error} retry={ready.reload} />}
-      {problems.map((one) => <div key={one.code} class={`alert ${ready.data?.reasons?.includes(one) ? "red" : "amber"}`}><div><strong class="mono small">{one.code}</strong><div>{one.message}</div></div></div>)}
+      {problems.map((one) => <div key={one.code} class={`alert ${ready.data?.reasons?.includes(one) ? "red" : "amber"}`}><div><strong class="mono small">{one.code}</strong><div>{capital(one.message)}</div></div></div>)}
       <Loaded live={live}>
         {(info) => (
           <div class="cols">
