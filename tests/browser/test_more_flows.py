@@ -261,3 +261,36 @@ async def test_a_server_that_is_not_ready_says_so_first(open_view: OpenView) -> 
         await expect(view.lead).to_have_text("The server is not ready.")
         await expect(view.page.locator(".alert.red")).to_contain_text("store_evicts")
         await view.page.unroute_all(behavior="wait")
+
+
+async def test_whoever_edits_a_job_that_somebody_else_has_changed_is_told(open_view: OpenView, shop: str) -> None:
+    """Even if the page below the dialog shows the change already."""
+    with Client(shop) as client:
+        client.send("flow-both", {"n": 1}, id="a", delay="1h")
+        for button, action, tags in (("Edit", "Save", ["other"]), ("Reschedule", "Reschedule", ["again"])):
+            async with open_view() as view:
+                view.refusals = (409,)
+                await view.open("topics/flow-both/jobs/a")
+                await view.button(button).click()
+                await expect(view.dialog).to_be_visible()
+                version = client.patch("flow-both", "a", tags=tags).version
+                await expect(view.page.locator("main .tag")).to_have_text(tags)
+                await view.dialog.get_by_role("button", name=action).click()
+                await expect(view.dialog.get_by_role("alert")).to_contain_text("Somebody else has changed it meanwhile.")
+            assert client.get("flow-both", "a").version == version
+
+
+async def test_whoever_edits_a_schedule_that_somebody_else_has_changed_is_told(open_view: OpenView, shop: str) -> None:
+    with Client(shop) as client:
+        client.put_schedule("flow-both", "flow-both-jobs", 1, cron="0 3 * * *")
+        async with open_view() as view:
+            view.refusals = (409,)
+            await view.open("schedules/flow-both")
+            await view.button("Edit").click()
+            await expect(view.dialog.get_by_role("region", name="The next ten runs").locator("li")).to_have_count(10)
+            client.put_schedule("flow-both", "flow-both-jobs", 1, cron="0 5 * * *")
+            await expect(view.lead).to_contain_text("every day at 05:00")
+            await view.dialog.get_by_role("button", name="Save").click()
+            await expect(view.dialog.get_by_role("alert")).to_contain_text("version_mismatch")
+        assert client.schedule("flow-both").cron == "0 5 * * *"
+        client.delete_schedule("flow-both")

@@ -349,6 +349,7 @@ async def test_merge_groups_show_how_full_they_are_and_lead_to_their_items(open_
             row = view.page.get_by_role("row", name="ann")
             await expect(row).to_contain_text("3 / 50")
             await expect(row).to_contain_text("in 59 min")
+            await expect(row.locator(".progress span").first).to_have_attribute("style", "width: 6%;")
             await view.open("topics/flow-groups/groups")
             await expect(view.page.locator("tbody tr")).to_have_count(2)
             client.send("flow-groups", {"comment": 4}, merge={"key": "ann", "quiet": "1h", "max_items": 50})
@@ -359,12 +360,17 @@ async def test_merge_groups_show_how_full_they_are_and_lead_to_their_items(open_
 
 async def test_workers_show_what_they_run_since_when_and_who_is_not_consuming(open_view: OpenView, shop: str) -> None:
     now_ms = int(time.time() * 1000)
-    report(shop, "flow-worker", running=[{"topic": "emails", "id": "mail-7", "since_ms": now_ms - 90_000}])
+    long, short = (
+        {"topic": "emails", "id": f"mail-{n}", "since_ms": now_ms - ms} for n, ms in ((7, 90_000), (8, 9000))
+    )
+    report(shop, "flow-worker", running=[long, short])
     async with open_view() as view:
         await view.open("workers")
         row = view.page.get_by_role("row", name="flow-worker")
         await expect(row).to_contain_text("busy")
-        await expect(row).to_contain_text("for 1 min")
+        for_how_long = row.get_by_text(re.compile("^for "))
+        await expect(for_how_long).to_have_text([re.compile("for 1 min"), re.compile(r"for \d+ s")])
+        await expect(for_how_long).to_have_class(["amber-text", "dim"])  # what takes long stands out
         await expect(row.get_by_role("link", name="mail-7")).to_be_visible()
         await expect(row).to_contain_text("host-1:7")
         await view.open("topics/emails")  # the topic names them, too

@@ -76,6 +76,7 @@ export function Trouble({ error, retry }: { error: ApiError; retry?: () => void 
   const advice =
     error.away ? t("Is it running? This page tries again by itself.")
     : error.code === "forbidden" ? t("Your token does not allow this. Ask an administrator, or log in with another token.")
+    : error.code === "version_mismatch" ? t("Somebody else has changed it meanwhile. Close this and look at it again.")
     : error.status === 404 ? t("It may have ended and been removed, or it belongs to another namespace.")
     : error.status === 503 ? t("Nothing is lost. This page tries again by itself.") : "";
   return (

@@ -341,6 +341,7 @@ export const ZH: Record<string, string> = {
   "Show all": "显示全部",
   "Size": "大小",
   "Skip to the content": "跳到内容",
+  "Somebody else has changed it meanwhile. Close this and look at it again.": "在此期间已有其他人修改。请关闭此窗口，重新查看。",
   "Spread due times over": "到期时间分散到",
   "Spread the jobs": "分散任务",
   "Spread these jobs": "分散这些任务",

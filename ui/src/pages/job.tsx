@@ -157,10 +157,14 @@ function Copies({ job }: { job: Job }) {
   );
 }
 
+/** A dialog changes the job as it was when it opened: its version says whether somebody else was faster. */
+const useOpened = <T,>(one: T): T => useState(one)[0];
+
 type ChangeProps = { job: Job; close: () => void; done: () => void };
 
-function RescheduleDialog({ job, close, done }: ChangeProps) {
+function RescheduleDialog({ job: current, close, done }: ChangeProps) {
   const { ns } = useSession();
+  const job = useOpened(current);
   const [text, setText] = useState(job.due_at_ms > now() ? duration(Math.max(1000, Math.round((job.due_at_ms - now()) / 1000) * 1000)) : "5m");
   const submit = async (): Promise<void> => {
     await call("PATCH", jobPath(job.topic, job.id), { ns, body: { delay: text, version: job.version } });
@@ -178,8 +182,9 @@ function RescheduleDialog({ job, close, done }: ChangeProps) {
 /** A long text opens at its first line. */
 const atStart = (field: HTMLTextAreaElement | null): void => field?.setSelectionRange(0, 0);
 
-function EditDialog({ job, close, done }: ChangeProps) {
+function EditDialog({ job: current, close, done }: ChangeProps) {
   const { ns } = useSession();
+  const job = useOpened(current);
   const first = bodyText(job);
   const [body, setBody] = useState(() => pretty(first).map((one) => one.text).join(""));
   const [tags, setTags] = useState(job.tags.join(", "));

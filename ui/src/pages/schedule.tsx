@@ -53,7 +53,7 @@ export function SchedulePage({ name }: { name: string }) {
           </div>
         )}
       </Loaded>
-      {one && dialog === "edit" && <ScheduleDialog old={one} close={() => setDialog(null)} done={live.reload} />}
+      {one && dialog === "edit" && <ScheduleDialog current={one} close={() => setDialog(null)} done={live.reload} />}
       {one && dialog === "delete" && (
         <Dialog title={t("Delete {name}", { name })} close={() => setDialog(null)} action={t("Delete")} danger done={t("Do nothing")} submit={async () => { await call("DELETE", path, { ns }); toast(t("Deleted")); setDialog(null); go(href(["schedules"])); }}>
           <p>{t("No further job is sent. Jobs that it has sent stay.")}</p>
