@@ -276,7 +276,9 @@ async def test_whoever_edits_a_job_that_somebody_else_has_changed_is_told(open_v
                 version = client.patch("flow-both", "a", tags=tags).version
                 await expect(view.page.locator("main .tag")).to_have_text(tags)
                 await view.dialog.get_by_role("button", name=action).click()
-                await expect(view.dialog.get_by_role("alert")).to_contain_text("Somebody else has changed it meanwhile.")
+                await expect(view.dialog.get_by_role("alert")).to_contain_text(
+                    "Somebody else has changed it meanwhile."
+                )
             assert client.get("flow-both", "a").version == version
 
 
