@@ -149,6 +149,9 @@ async def test_dead_letters_are_grouped_by_error_and_revived_or_purged(open_view
             )
         async with open_view() as view:
             await view.open("topics/flow-dead/dead")
+            bars = view.page.get_by_role("row", name="timeout after").locator(".mini rect")
+            heights = await bars.evaluate_all("all => all.map(one => Number(one.getAttribute('height')))")
+            assert heights == [0.5] * 23 + [20]  # hour by hour, the newest last
             await view.button(re.compile("timeout after")).click()
             await expect(view.text("4 jobs with this error")).to_be_visible()
             await view.button("Revive these…").click()
