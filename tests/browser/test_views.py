@@ -361,6 +361,24 @@ async def test_merge_groups_show_how_full_they_are_and_lead_to_their_items(open_
             await expect(view.page.get_by_role("heading", name="Items (4)")).to_be_visible()
 
 
+async def test_a_merge_group_shows_how_far_its_wait_has_come(open_view: OpenView, shop: str) -> None:
+    async def answer(route: Route) -> None:
+        found: dict[str, Any] = await (await route.fetch()).json()
+        now_ms = int(time.time() * 1000)
+        for group in found["groups"]:
+            group |= {"updated_at_ms": now_ms - 900_000, "due_at_ms": now_ms + 2_700_000}
+        await route.fulfill(body=json.dumps(found), content_type="application/json")
+
+    with Client(shop) as client:
+        client.send("flow-wait", 1, merge={"key": "ann", "quiet": "1h", "max_items": 50})
+    async with open_view() as view:
+        await view.page.route("**/groups?*", answer)
+        await view.open("topics/flow-wait/groups")
+        wait = view.page.get_by_role("row", name="ann").locator(".progress span").nth(1)
+        await expect(wait).to_have_attribute("style", re.compile(r"^width: 25(\.\d+)?%"))
+        await view.page.unroute_all(behavior="wait")
+
+
 async def test_workers_show_what_they_run_since_when_and_who_is_not_consuming(open_view: OpenView, shop: str) -> None:
     now_ms = int(time.time() * 1000)
     long, short = (
