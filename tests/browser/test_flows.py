@@ -149,6 +149,9 @@ async def test_dead_letters_are_grouped_by_error_and_revived_or_purged(open_view
             )
         async with open_view() as view:
             await view.open("topics/flow-dead/dead")
+            bars = view.page.get_by_role("row", name="timeout after").locator(".mini rect")
+            heights = await bars.evaluate_all("all => all.map(one => Number(one.getAttribute('height')))")
+            assert heights == [0.5] * 23 + [20]  # hour by hour, the newest last
             await view.button(re.compile("timeout after")).click()
             await expect(view.text("4 jobs with this error")).to_be_visible()
             await view.button("Revive these…").click()
@@ -199,8 +202,8 @@ async def test_a_policy_is_changed_and_the_rest_of_it_stays(open_view: OpenView,
         client.set_topic("flow-policy", lease="1m", max_attempts=5)
         async with open_view() as view:
             await view.open("topics/flow-policy/policy")
-            await expect(view.page.get_by_label("Most attempts")).to_have_value("5")
-            await view.page.get_by_label("Most attempts").fill("7")
+            await expect(view.page.get_by_label("Maximum attempts")).to_have_value("5")
+            await view.page.get_by_label("Maximum attempts").fill("7")
             await view.page.get_by_label("Retry ladder").fill("2m, 10m")
             await view.button("Save").click()
             await expect(view.text("Saved")).to_be_visible()
@@ -290,6 +293,23 @@ async def test_keys_go_to_pages_and_over_rows(open_view: OpenView) -> None:
         await expect(view.page.locator("h1 span")).to_have_attribute("title", name)  # its text may be shortened
         await view.page.keyboard.press("?")
         await expect(view.dialog).to_contain_text("Next and previous row")
+
+
+async def test_a_person_without_a_mouse_passes_the_menu_and_opens_a_row(open_view: OpenView) -> None:
+    async with open_view() as view:
+        await view.open("topics")
+        await expect(view.page.locator("tbody tr").nth(2)).to_be_visible()
+        await view.page.keyboard.press("Tab")
+        await expect(view.page.get_by_role("link", name="Skip to the content")).to_be_focused()
+        await view.page.keyboard.press("Enter")
+        await view.page.keyboard.press("Tab")
+        assert await view.page.evaluate("document.activeElement.closest('main') !== null")
+        await view.page.get_by_role("navigation", name="Pages").get_by_role("link", name="Topics").focus()
+        await view.page.keyboard.press("j")
+        await view.page.keyboard.press("j")
+        link = await view.page.locator("tr.at").get_attribute("data-link") or ""
+        await view.page.keyboard.press("Enter")
+        await expect(view.page).to_have_url(re.compile(re.escape(link) + "$"))
 
 
 async def test_the_row_of_the_keys_stays_while_its_list_changes(open_view: OpenView) -> None:

@@ -61,6 +61,18 @@ async def test_many_changes_wait_for_a_click_so_that_rows_do_not_jump(open_view:
             await expect(view.page.locator("tbody tr")).to_have_count(21)
 
 
+async def test_a_listed_job_becomes_ready_without_an_event(open_view: OpenView, shop: str) -> None:
+    with Client(shop) as client:
+        client.send("live-due", 1, id="first", delay="3s")
+        async with open_view() as view:
+            await stopped_clock(view, "topics/live-due")
+            await expect(view.page.locator("tbody .state")).to_have_text("scheduled")
+            client.send("live-due-too", 1, at=client.get("live-due", "first").due_at)
+            assert client.pull("live-due-too", wait="20s")  # the time has come
+            assert await moved_until(view, "1 job is ready", 20_000)
+            await expect(view.page.locator("tbody .state")).to_have_text("ready")
+
+
 async def test_a_hidden_tab_ends_its_stream_and_begins_it_again(open_view: OpenView) -> None:
     async with open_view() as view:
         await stopped_clock(view, "topics")

@@ -143,10 +143,15 @@ async def test_an_administrator_makes_and_revokes_tokens_and_reads_the_audit_log
             return
         await view.button("Make a token").first.click()
         await view.dialog.get_by_label("Name", exact=True).fill("night shift")
+        await view.dialog.get_by_label("manage").check()
+        await view.dialog.get_by_label("Topics").fill("billing-*, mails")
+        await view.dialog.get_by_label("Valid in all namespaces").check()
         await view.dialog.get_by_role("button", name="Make a token").click()
         text = await view.page.locator("dialog pre").inner_text()
         with Client(guarded.url, token=text) as client:
-            assert client.info().access.name == "night shift"
+            access = client.info().access
+        assert (access.name, access.namespace) == ("night shift", None)
+        assert (set(access.rights), access.topics) == ({"read", "manage"}, ("billing-*", "mails"))
         await view.dialog.get_by_role("button", name="Close").click()
         row = view.page.locator("tr", has_text="night shift")
         await row.get_by_role("button", name="Rotate").click()

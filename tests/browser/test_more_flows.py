@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Route, expect
+from playwright.async_api import Locator, Route, expect
 
 from dueline import Client, Patience, StoreFull, new_job
 
@@ -114,6 +114,59 @@ async def test_nothing_and_ten_million_are_shown_in_full_on_request(open_view: O
         await view.page.unroute_all(behavior="wait")
 
 
+async def test_a_topic_whose_jobs_wait_for_long_is_not_shown_as_healthy(open_view: OpenView) -> None:
+    """Whoever consumes it: a push target that is stopped is a consumer, too."""
+    waits_ms = {"emails": 70_000, "digests": 50_000, "invoices": 70_000, "order-timeouts": 50_000}
+    fields = {"emails": {"waiters": 1}, "digests": {"push": True, "paused": False}, "invoices": {"push": True}}
+
+    async def answer(route: Route) -> None:
+        found: dict[str, Any] = await (await route.fetch()).json()
+        for topic in found["topics"]:
+            if topic["topic"] in waits_ms:
+                topic["counts"] |= {"ready": 5, "leased": 0}
+                topic["oldest_ready_at_ms"] = int(time.time() * 1000) - waits_ms[topic["topic"]]
+                topic |= fields.get(topic["topic"], {})
+        await route.fulfill(body=json.dumps(found), content_type="application/json")
+
+    async with open_view() as view:
+        await view.page.route("**/v1/topics?*", answer)
+        await view.open("topics")
+
+        def state(topic: str, word: str) -> Locator:
+            row = view.page.locator("tbody tr", has=view.page.get_by_role("link", name=topic, exact=True))
+            return row.locator(".state", has_text=re.compile(f"^{word}$"))
+
+        await expect(state("emails", "is behind")).to_have_class("state s-warn")
+        await expect(state("invoices", "is behind")).to_have_class("state s-warn")
+        await expect(state("digests", "push")).to_have_class("state s-ok")
+        await expect(state("order-timeouts", "nobody consumes")).to_have_class("state s-warn")
+        waits_ms["order-timeouts"] = 70_000
+        await view.open("topics")
+        await expect(state("order-timeouts", "nobody consumes")).to_have_class("state s-bad")
+        await view.page.unroute_all(behavior="wait")
+
+
+async def test_the_arrows_go_over_what_a_search_found(open_view: OpenView) -> None:
+    async with open_view() as view:
+        await view.open()
+        await view.page.keyboard.press("/")
+        await view.page.keyboard.type("i")
+        found = view.page.locator(".found a")
+        await expect(found.nth(1)).to_be_visible()
+        name = await found.nth(1).inner_text()
+        for key in ("ArrowDown", "ArrowDown", "ArrowDown", "ArrowUp"):
+            await view.page.keyboard.press(key)
+        await expect(found.nth(1)).to_be_focused()
+        await view.page.keyboard.press("Enter")
+        await expect(view.page.get_by_role("heading", level=1)).to_have_text(name)
+        await view.page.keyboard.press("/")
+        await view.page.keyboard.type("i")
+        await view.page.keyboard.press("ArrowDown")
+        await view.page.keyboard.press("Escape")
+        await expect(found).to_have_count(0)
+        await expect(view.page.get_by_label("Search")).to_have_value("")
+
+
 async def test_histories_that_do_not_fit_their_budget_are_shown(open_view: OpenView, tmp_path: Path) -> None:
     with served(tmp_path / "data", DUELINE_LIMITS__MAX_HISTORY_BYTES="60") as url, Client(url) as client:
         client.send("mail", 1, id="a")
@@ -190,3 +243,56 @@ async def test_a_guard_that_refuses_sends_is_named_where_everyone_looks(open_vie
                 until_full(client)
             attention = view.page.locator("section", has=view.page.get_by_role("heading", name="Needs attention"))
             await expect(attention).to_contain_text("memory")
+
+
+async def test_a_server_that_is_not_ready_says_so_first(open_view: OpenView) -> None:
+    reason = {"code": "store_evicts", "message": "the store may delete jobs"}
+    body = json.dumps({"ready": False, "reasons": [reason], "warnings": []})
+    async with open_view() as view:
+        view.refusals = (503,)
+        await view.page.route("**/readyz", lambda route: route.fulfill(status=503, body=body))
+        await view.open()
+        await expect(view.lead).to_have_text("The server is not ready: the store may delete jobs.")
+        attention = view.page.locator("section", has=view.page.get_by_role("heading", name="Needs attention"))
+        await expect(attention.get_by_role("link").first).to_have_text("urgentThe store may delete jobs")
+        store = view.page.locator("section", has=view.page.get_by_role("heading", name="Store", exact=True))
+        await expect(store.locator(".state")).to_have_text("not ready")
+        await view.open("store")
+        await expect(view.lead).to_have_text("The server is not ready.")
+        await expect(view.page.locator(".alert.red")).to_contain_text("store_evicts")
+        await view.page.unroute_all(behavior="wait")
+
+
+async def test_whoever_edits_a_job_that_somebody_else_has_changed_is_told(open_view: OpenView, shop: str) -> None:
+    """Even if the page below the dialog shows the change already."""
+    with Client(shop) as client:
+        client.send("flow-both", {"n": 1}, id="a", delay="1h")
+        for button, action, tags in (("Edit", "Save", ["other"]), ("Reschedule", "Reschedule", ["again"])):
+            async with open_view() as view:
+                view.refusals = (409,)
+                await view.open("topics/flow-both/jobs/a")
+                await view.button(button).click()
+                await expect(view.dialog).to_be_visible()
+                version = client.patch("flow-both", "a", tags=tags).version
+                await expect(view.page.locator("main .tag")).to_have_text(tags)
+                await view.dialog.get_by_role("button", name=action).click()
+                await expect(view.dialog.get_by_role("alert")).to_contain_text(
+                    "Somebody else has changed it meanwhile."
+                )
+            assert client.get("flow-both", "a").version == version
+
+
+async def test_whoever_edits_a_schedule_that_somebody_else_has_changed_is_told(open_view: OpenView, shop: str) -> None:
+    with Client(shop) as client:
+        client.put_schedule("flow-both", "flow-both-jobs", 1, cron="0 3 * * *")
+        async with open_view() as view:
+            view.refusals = (409,)
+            await view.open("schedules/flow-both")
+            await view.button("Edit").click()
+            await expect(view.dialog.get_by_role("region", name="The next ten runs").locator("li")).to_have_count(10)
+            client.put_schedule("flow-both", "flow-both-jobs", 1, cron="0 5 * * *")
+            await expect(view.lead).to_contain_text("every day at 05:00")
+            await view.dialog.get_by_role("button", name="Save").click()
+            await expect(view.dialog.get_by_role("alert")).to_contain_text("version_mismatch")
+        assert client.schedule("flow-both").cron == "0 5 * * *"
+        client.delete_schedule("flow-both")

@@ -122,6 +122,7 @@ async def test_which_target_is_failing_and_what_did_it_answer(open_view: OpenVie
                 row = view.page.get_by_role("row", name=re.compile("entry-1"))
                 await expect(row).to_contain_text("503")
                 await expect(row).to_contain_text("the ledger is locked")
+                await expect(view.page.get_by_text("stops for 1 h after 1 failure", exact=True)).to_be_visible()
                 assert walk.answered() == 1
             client.remove_push("ledger")
 

@@ -14,11 +14,16 @@ TIMES = "all => all.map(one => Date.parse(one.dateTime))"
 async def test_schedules_are_listed_in_words_and_a_page_shows_the_next_ten_runs(open_view: OpenView, shop: str) -> None:
     with Client(shop) as client:
         client.put_schedule("flow-daily", "flow-reports", {"n": 1}, cron="0 9 * * MON-FRI", tz="Europe/Madrid")
+        client.put_schedule("flow-a-year", "flow-reports", 1, cron="0 0 1 1 *")
+        client.put_schedule("flow-soon", "flow-reports", 1, every="10m")
+        by_time = [one.name for one in sorted(client.schedules(), key=lambda one: one.next_at_ms or 0)]
+        assert by_time != sorted(by_time)
         async with open_view() as view:
             await view.open("schedules")
             await expect(view.lead).to_contain_text("the next run is")
             row = view.page.get_by_role("row", name="flow-daily")
             await expect(row).to_contain_text("Monday to Friday at 09:00 Europe/Madrid")
+            assert await view.page.locator("tbody tr a.name[href*=schedules]").all_text_contents() == by_time
             await row.get_by_role("link", name="flow-daily").click()
             await expect(view.lead).to_contain_text("Runs Monday to Friday at 09:00 (Europe/Madrid); next in")
             shown = await view.page.locator(".runs time").evaluate_all(

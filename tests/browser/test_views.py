@@ -6,8 +6,12 @@ import asyncio
 import json
 import re
 import time
+from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any
+from zoneinfo import ZoneInfo
 
+import pytest
 from playwright.async_api import Locator, Route, expect
 
 from dueline import Client, new_job
@@ -63,14 +67,60 @@ async def test_the_forecast_of_all_topics_is_zoomed_by_a_drag_and_lists_the_jobs
 async def test_a_bar_is_opened_by_the_keyboard(open_view: OpenView) -> None:
     async with open_view() as view:
         await view.open("topics/order-timeouts/forecast?range=day")
-        bar = view.page.locator(".chart g[role=link]").nth(3)
+        bars = view.page.locator(".chart g[role=link]")
+        await expect(bars.nth(20)).to_be_visible()
+        assert await view.page.locator('.chart [tabindex="0"]').count() == 1  # whoever tabs past need not pass each bar
+        await bars.first.focus()
+        for _ in range(3):
+            await view.page.keyboard.press("ArrowRight")
+        bar = bars.nth(3)
+        await expect(bar).to_be_focused()
         told = re.search(r"(\d+) jobs?$", await bar.get_attribute("aria-label") or "")
         assert told is not None
-        await bar.focus()
         await view.page.keyboard.press("Enter")
         due_ms, after_ms, before_ms = await due_times_of_the_list(view)
         assert len(due_ms) == int(told[1])
         assert all(after_ms <= one < before_ms for one in due_ms)
+
+
+async def test_a_range_is_zoomed_by_the_keyboard(open_view: OpenView) -> None:
+    async with open_view() as view:
+        await view.open("topics/order-timeouts/forecast?range=day")
+        bars = view.page.locator(".chart g[role=link]")
+        await expect(bars.nth(20)).to_be_visible()
+        await bars.nth(2).focus()
+        for _ in range(3):
+            await view.page.keyboard.press("Shift+ArrowRight")
+        await view.page.keyboard.press("Enter")
+        await expect(view.button("Zoom out")).to_be_visible()
+        found = re.search(r"from=(\d+)&to=(\d+)", view.page.url)
+        assert found is not None, view.page.url
+        assert int(found[2]) - int(found[1]) == 4 * 1_800_000
+
+
+@pytest.mark.parametrize(("span", "days", "hours"), [("day", 1, 3), ("week", 7, 24), ("month", 30, 5 * 24)])
+async def test_times_below_a_chart_are_round_and_equally_far_apart(
+    span: str, days: int, hours: int, open_view: OpenView
+) -> None:
+    async with open_view(timezone_id="Asia/Kolkata") as view:
+        await view.open(f"topics/order-timeouts/forecast?range={span}")
+        texts = view.page.locator(".chart g > text")
+        await expect(texts.nth(3)).to_be_visible()
+        now = datetime.now(ZoneInfo("Asia/Kolkata")).replace(tzinfo=None)
+        shown = [coming(text, now) for text in await texts.all_text_contents()]
+        assert shown[-1] < now + timedelta(days=days)
+        assert {b - a for a, b in pairwise(shown)} == {timedelta(hours=hours)}
+        assert all(at.minute == 0 and at.hour % min(hours, 24) == 0 for at in shown)
+
+
+def coming(text: str, now: datetime) -> datetime:
+    """The next moment that this label may mean: 09:00 or Nov 20."""
+    if ":" in text:
+        hour, minute = map(int, text.split(":"))
+        at = now.replace(hour=hour, minute=minute, second=0, microsecond=0)
+        return at if at > now else at + timedelta(days=1)
+    at = datetime.strptime(f"{text} {now.year}", "%b %d %Y")
+    return at if at > now else at.replace(year=now.year + 1)
 
 
 async def test_a_due_storm_is_marked_and_ten_times_the_usual_number_is_none(open_view: OpenView, shop: str) -> None:
@@ -229,6 +279,9 @@ async def test_a_push_target_shows_its_success_its_durations_and_each_answer(ope
                 await view.page.get_by_label("Only failures").check()
                 await expect(view.page.locator("tbody tr")).to_have_count(5)
                 await expect(view.page.locator("tbody tr").first).to_contain_text("the ledger is locked")
+                await view.page.get_by_placeholder("Only this job id").fill("p1")
+                await view.page.keyboard.press("Enter")
+                await expect(view.page.locator("tbody tr")).to_have_count(1)
                 await view.page.get_by_role("link", name="p1", exact=True).click()
                 timeline = view.page.locator(".timeline")
                 await expect(timeline).to_contain_text("HTTP 503")
@@ -299,6 +352,7 @@ async def test_merge_groups_show_how_full_they_are_and_lead_to_their_items(open_
             row = view.page.get_by_role("row", name="ann")
             await expect(row).to_contain_text("3 / 50")
             await expect(row).to_contain_text("in 59 min")
+            await expect(row.locator(".progress span").first).to_have_attribute("style", "width: 6%;")
             await view.open("topics/flow-groups/groups")
             await expect(view.page.locator("tbody tr")).to_have_count(2)
             client.send("flow-groups", {"comment": 4}, merge={"key": "ann", "quiet": "1h", "max_items": 50})
@@ -307,14 +361,37 @@ async def test_merge_groups_show_how_full_they_are_and_lead_to_their_items(open_
             await expect(view.page.get_by_role("heading", name="Items (4)")).to_be_visible()
 
 
+async def test_a_merge_group_shows_how_far_its_wait_has_come(open_view: OpenView, shop: str) -> None:
+    async def answer(route: Route) -> None:
+        found: dict[str, Any] = await (await route.fetch()).json()
+        now_ms = int(time.time() * 1000)
+        for group in found["groups"]:
+            group |= {"updated_at_ms": now_ms - 900_000, "due_at_ms": now_ms + 2_700_000}
+        await route.fulfill(body=json.dumps(found), content_type="application/json")
+
+    with Client(shop) as client:
+        client.send("flow-wait", 1, merge={"key": "ann", "quiet": "1h", "max_items": 50})
+    async with open_view() as view:
+        await view.page.route("**/groups?*", answer)
+        await view.open("topics/flow-wait/groups")
+        wait = view.page.get_by_role("row", name="ann").locator(".progress span").nth(1)
+        await expect(wait).to_have_attribute("style", re.compile(r"^width: 25(\.\d+)?%"))
+        await view.page.unroute_all(behavior="wait")
+
+
 async def test_workers_show_what_they_run_since_when_and_who_is_not_consuming(open_view: OpenView, shop: str) -> None:
     now_ms = int(time.time() * 1000)
-    report(shop, "flow-worker", running=[{"topic": "emails", "id": "mail-7", "since_ms": now_ms - 90_000}])
+    long, short = (
+        {"topic": "emails", "id": f"mail-{n}", "since_ms": now_ms - ms} for n, ms in ((7, 90_000), (8, 9000))
+    )
+    report(shop, "flow-worker", running=[long, short])
     async with open_view() as view:
         await view.open("workers")
         row = view.page.get_by_role("row", name="flow-worker")
         await expect(row).to_contain_text("busy")
-        await expect(row).to_contain_text("for 1 min")
+        for_how_long = row.get_by_text(re.compile("^for "))
+        await expect(for_how_long).to_have_text([re.compile("for 1 min"), re.compile(r"for \d+ s")])
+        await expect(for_how_long).to_have_class(["amber-text", "dim"])  # what takes long stands out
         await expect(row.get_by_role("link", name="mail-7")).to_be_visible()
         await expect(row).to_contain_text("host-1:7")
         await view.open("topics/emails")  # the topic names them, too

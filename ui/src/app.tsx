@@ -63,10 +63,11 @@ function Frame({ settings, info, ns, left, drawn }: { settings: Settings; info: 
   return (
     <SessionContext.Provider value={{ settings, info, ns, topics, namespaces: names }}>
       <Keys>
+        <a class="skip" href="#main" onClick={(event) => (event.preventDefault(), document.getElementById("main")?.focus())}>{t("Skip to the content")}</a>
         <Head left={left} drawn={drawn} names={names} />
         <div class="body">
           <Side at={parts[0] ?? ""} />
-          <main class="main" id="main"><Namespaces names={names} place="narrow" /><View parts={parts} /></main>
+          <main class="main" id="main" tabIndex={-1}><Namespaces names={names} place="narrow" /><View parts={parts} /></main>
         </div>
         <Toasts />
       </Keys>

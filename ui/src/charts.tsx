@@ -89,8 +89,9 @@ export type Layer = { key: string; kind: string; counts: number[]; topic?: strin
 type DueProps = { edges: number[]; layers: Layer[]; open: (from: number, to: number) => void; zoom?: (from: number, to: number) => void; high?: number };
 
 const STORM = 10; // times the usual number
-const TOP = 16;
+const TOP = 24; // the largest number stands above the marks of storms
 const FOOT = 22;
+const HALF_LABEL = 26; // of the time of a tick
 
 function median(values: number[]): number {
   const some = values.filter((one) => one > 0).sort((a, b) => a - b);
@@ -105,7 +106,23 @@ export function storms(totals: number[]): boolean[] {
   return totals.map((one) => usual > 0 && one > STORM * usual);
 }
 
-/** Stacked bars between times. A click opens a bar; a drag over several zooms into them. */
+const DAY_MS = 86_400_000;
+const STEPS_MS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 14_400, 21_600, 43_200, 86_400, 172_800, 432_000, 864_000].map((seconds) => seconds * 1000);
+
+/** Round times of the reader's clock between two times, at most so many. */
+export function ticks(from: number, to: number, most: number): { stepMs: number; times: number[] } {
+  const stepMs = STEPS_MS.find((one) => (to - from) / one <= most) ?? STEPS_MS.at(-1)!;
+  const begin = new Date(from);
+  const midnight = new Date(begin.getFullYear(), begin.getMonth(), begin.getDate());
+  // Days are counted by the calendar, because not every day has 24 hours.
+  const time = (at: number): number => (stepMs < DAY_MS ? midnight.getTime() + at * stepMs : new Date(midnight.getFullYear(), midnight.getMonth(), midnight.getDate() + at * (stepMs / DAY_MS)).getTime());
+  const times: number[] = [];
+  for (let at = 0; time(at) <= to; at++) if (time(at) >= from) times.push(time(at));
+  return { stepMs, times };
+}
+
+/** Stacked bars between times. A click opens a bar; a drag over several zooms into them. One bar can be reached with the
+ * Tab key; from there the arrows go to the others, and with Shift they choose a range. */
 export function DueChart({ edges, layers, open, zoom, high = 240 }: DueProps) {
   const [box, width] = useWidth();
   const [at, setAt] = useState<number>();
@@ -117,29 +134,44 @@ export function DueChart({ edges, layers, open, zoom, high = 240 }: DueProps) {
   const base = high - FOOT;
   const step = width / bars;
   const stepMs = edges[bars]! - edges[bars - 1]!;
-  const within = (edges[bars]! - edges[0]!) <= 86_400_000 * 2;
-  const label = (ms: number): string => (within ? clock(ms, stepMs < 60_000) : day(ms));
   const barAt = (event: PointerEvent): number => {
     const left = (event.currentTarget as SVGElement).getBoundingClientRect().left;
     return Math.max(0, Math.min(bars - 1, Math.floor((event.clientX - left) / step)));
   };
-  const told = (index: number): string => `${date(edges[index]!)} – ${clock(edges[index + 1]!, stepMs < 60_000)}: ${t("{n} jobs", { n: exact(totals[index] ?? 0) })}`;
+  const told = (index: number): string => `${date(edges[index]!, stepMs < 60_000)} – ${clock(edges[index + 1]!, stepMs < 60_000)}: ${t("{n} jobs", { n: exact(totals[index] ?? 0) })}`;
   const chosen = drag && [Math.min(drag.first, drag.last), Math.max(drag.first, drag.last)];
-  const up = (): void => {
+  const opened = (index: number): void => {
     if (chosen && chosen[0] !== chosen[1] && zoom) zoom(edges[chosen[0]!]!, edges[chosen[1]! + 1]!);
-    else if (drag && totals[drag.first]) open(edges[drag.first]!, edges[drag.first + 1]!);
+    else if (totals[index]) open(edges[index]!, edges[index + 1]!);
     setDrag(undefined);
   };
-  const marks = Math.max(2, Math.min(6, Math.floor(width / 130)));
+  const full = totals.flatMap((total, index) => (total ? [index] : []));
+  const stop = at !== undefined && totals[at] ? at : full[0];
+  const pressed = (event: KeyboardEvent, index: number): void => {
+    if (event.key === "Enter") return opened(index);
+    if (event.key === "Escape") return setDrag(undefined);
+    const place = full.indexOf(index);
+    const to = ({ ArrowLeft: full[place - 1], ArrowRight: full[place + 1], Home: full[0], End: full.at(-1) } as Record<string, number | undefined>)[event.key];
+    if (to === undefined) return;
+    event.preventDefault();
+    setDrag(event.shiftKey && zoom ? { first: drag?.first ?? index, last: to } : undefined);
+    (event.currentTarget as Element).parentElement?.querySelector<SVGElement>(`[data-bar="${to}"]`)?.focus();
+  };
+  const round = ticks(edges[0]!, edges[bars]!, Math.max(2, Math.min(8, Math.floor(width / 80))));
+  const placeOf = (ms: number): number => {
+    const bar = Math.max(0, edges.findLastIndex((one, index) => one <= ms && index < bars));
+    return (bar + (ms - edges[bar]!) / (edges[bar + 1]! - edges[bar]!)) * step;
+  };
+  const label = (ms: number): string => (round.stepMs >= DAY_MS || new Date(ms).getHours() + new Date(ms).getMinutes() + new Date(ms).getSeconds() === 0 ? day(ms) : clock(ms, round.stepMs < 60_000));
   const parts = at === undefined ? [] : layers.map((one) => [one.key, one.counts[at] ?? 0] as const).filter(([, n]) => n > 0).sort((a, b) => b[1] - a[1]);
   return (
     <div ref={box} class="due">
-      <p class="readout small" aria-hidden="true">{at === undefined ? <span class="dim">{zoom ? t("Drag over bars to zoom in; click a bar to list its jobs.") : t("Click a bar to list its jobs.")}</span> : <>{told(at)}{parts.length > 1 || layers.length > 1 ? <span class="dim"> · {parts.slice(0, 4).map(([key, n]) => `${key} ${exact(n)}`).join(", ")}</span> : null}</>}</p>
+      <p class="readout small" aria-hidden="true">{at === undefined ? <span class="dim">{zoom ? t("Drag over bars to zoom in; click a bar to list its jobs.") : t("Click a bar to list its jobs.")}</span> : <>{told(at)}{parts.length > 1 || (parts.length && layers.length > 1) ? <span class="dim"> · {parts.slice(0, 4).map(([key, n]) => `${key} ${exact(n)}`).join(", ")}</span> : null}</>}</p>
       <svg class="chart" width={width} height={high} viewBox={`0 0 ${width} ${high}`} role="group" aria-label={t("Due times")}
         onPointerDown={(event) => event.button === 0 && setDrag({ first: barAt(event), last: barAt(event) })}
-        onPointerMove={(event) => (setAt(barAt(event)), drag && setDrag({ ...drag, last: barAt(event) }))} onPointerUp={up} onPointerLeave={() => (setAt(undefined), setDrag(undefined))}>
+        onPointerMove={(event) => (setAt(barAt(event)), drag && event.buttons & 1 && setDrag({ ...drag, last: barAt(event) }))} onPointerUp={() => drag && opened(drag.first)} onPointerLeave={() => (setAt(undefined), setDrag(undefined))}>
         <defs><pattern id="hatch" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect class="hatch-back" width="5" height="5" /><rect class="hatch-line" width="2" height="5" /></pattern></defs>
-        <text x="0" y="10">{short(most)}</text>
+        <text x="0" y="11">{short(most)}</text>
         <line x1="0" x2={width} y1={TOP} y2={TOP} stroke-dasharray="2 4" />
         <line x1="0" x2={width} y1={base} y2={base} />
         {chosen && <rect class="chosen" x={chosen[0]! * step} y={TOP} width={(chosen[1]! - chosen[0]! + 1) * step} height={base - TOP} />}
@@ -147,7 +179,7 @@ export function DueChart({ edges, layers, open, zoom, high = 240 }: DueProps) {
           let y = base;
           const scale = total ? Math.max(2, (total / most) * (base - TOP)) / total : 0;
           return (
-            <g key={index} tabIndex={total ? 0 : -1} role={total ? "link" : undefined} aria-label={total ? told(index) : undefined} onFocus={() => setAt(index)} onKeyDown={(event) => total > 0 && event.key === "Enter" && open(edges[index]!, edges[index + 1]!)}>
+            <g key={index} data-bar={index} tabIndex={index === stop ? 0 : -1} role={total ? "link" : undefined} aria-label={total ? told(index) : undefined} onFocus={() => setAt(index)} onBlur={() => setAt(undefined)} onKeyDown={(event) => pressed(event, index)}>
               <rect class="hit" x={index * step} y={TOP} width={step} height={base - TOP} />
               {layers.map((one) => {
                 const height = (one.counts[index] ?? 0) * scale;
@@ -158,9 +190,9 @@ export function DueChart({ edges, layers, open, zoom, high = 240 }: DueProps) {
             </g>
           );
         })}
-        {Array.from({ length: marks }, (_, mark) => {
-          const index = Math.round((mark / (marks - 1)) * bars);
-          return <text key={mark} x={index * step} y={base + 16} text-anchor={mark === 0 ? "start" : mark === marks - 1 ? "end" : "middle"}>{label(edges[index]!)}</text>;
+        {round.times.map((ms) => {
+          const x = placeOf(ms);
+          return x >= HALF_LABEL && x <= width - HALF_LABEL && <g key={ms}><line x1={x} x2={x} y1={base} y2={base + 4} /><text x={x} y={base + 16} text-anchor="middle">{label(ms)}</text></g>;
         })}
       </svg>
     </div>

@@ -23,8 +23,8 @@ export function bytes(n: number): string {
 /** 0.6, 1,204 in a second */
 export const rate = (perS: number): string => (perS === 0 ? "0" : perS < 0.1 ? "< 0.1" : perS < 100 ? perS.toFixed(1) : short(Math.round(perS)));
 
-export function date(ms: number): string {
-  return new Date(ms).toLocaleString(locale(), { year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+export function date(ms: number, seconds = true): string {
+  return new Date(ms).toLocaleString(locale(), { year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", ...(seconds ? { second: "2-digit" } : {}), hourCycle: "h23" });
 }
 
 export const clock = (ms: number, seconds = false): string =>

@@ -7,7 +7,7 @@ import { go, href, route } from "./route";
 
 const PAGES: Record<string, string[]> = { o: [], t: ["topics"], d: ["dead"], f: ["forecast"], j: ["jobs"], c: ["schedules"], p: ["push"], m: ["groups"], w: ["workers"], s: ["store"], a: ["access"] };
 
-const KEYS: [string, string][] = [["/", "Search"], ["g o", "Overview"], ["g t", "Topics"], ["g d", "Dead letters"], ["g f", "Forecast"], ["g j", "Jobs"], ["g c", "Schedules"], ["g p", "Push"], ["g m", "Merge groups"], ["g w", "Workers"], ["g s", "Store"], ["j  k", "Next and previous row"], ["Enter", "Open the row"], ["?", "This help"]];
+const KEYS: [string, string][] = [["/", "Search"], ["g o", "Overview"], ["g t", "Topics"], ["g d", "Dead letters"], ["g f", "Forecast"], ["g j", "Jobs"], ["g c", "Schedules"], ["g p", "Push"], ["g m", "Merge groups"], ["g w", "Workers"], ["g s", "Store"], ["g a", "Access"], ["j  k", "Next and previous row"], ["Enter", "Open the row"], ["← →", "Next bar of a chart; with Shift, a range to zoom into"], ["?", "This help"]];
 
 type Children = { children?: ComponentChildren };
 
@@ -60,6 +60,13 @@ export function Keys({ children }: Children) {
   );
 }
 
+/** The keyboard goes along: Enter opens this row, not what had the focus before, and Tab goes on from here. */
+function focused(row: HTMLElement | undefined): void {
+  const link = [...(row?.querySelectorAll("a") ?? [])].find((one) => one.getAttribute("href") === row?.dataset["link"]);
+  if (link) link.focus({ preventScroll: true });
+  else (document.activeElement as HTMLElement | null)?.blur();
+}
+
 /** The mark on the next or previous row. If its row is gone, it goes on from the place where the row was. */
 function moved(mark: Mark, by: 1 | -1): Mark {
   const rows = [...document.querySelectorAll<HTMLElement>("tr[data-link]")];
@@ -68,5 +75,6 @@ function moved(mark: Mark, by: 1 | -1): Mark {
   const next = found >= 0 ? found + by : from.place - (by > 0 ? 0 : 1);
   const place = Math.max(0, Math.min(rows.length - 1, next));
   rows[place]?.scrollIntoView({ block: "nearest" });
+  focused(rows[place]);
   return { page: page(), link: rows[place]?.dataset["link"] ?? "", place };
 }

@@ -104,10 +104,15 @@ class Reader<T> {
     if (!this.over && isLive() && everyMs > 0) this.timer = setTimeout(() => this.tick(), everyMs);
   }
 
+  /** Whether a person decides when to read. */
+  private asks(): boolean {
+    const { hold } = this.concern();
+    return hold !== undefined && (this.changes > FEW || hold());
+  }
+
   /** The timer. While events come, it mostly draws again, because times are shown relative to now. */
   private tick(): void {
-    const { hold, never } = this.concern();
-    if (!never && isStreaming() && (hold || Date.now() - this.atMs < SLOW_MS)) {
+    if (!this.concern().never && isStreaming() && (this.asks() || Date.now() - this.atMs < SLOW_MS)) {
       this.draw();
       this.plan();
     } else void this.read();
@@ -123,8 +128,7 @@ class Reader<T> {
 
   private due(): void {
     this.soon = undefined;
-    const { hold } = this.concern();
-    if (hold && Date.now() > this.graceMs && (this.changes > FEW || hold())) this.draw();
+    if (Date.now() > this.graceMs && this.asks()) this.draw();
     else void this.read();
   }
 

@@ -32,6 +32,8 @@ export function Id({ text, link, most = 40 }: { text: string; link?: string; mos
 
 export const Tags = ({ tags }: { tags: string[] }) => <>{tags.map((tag) => <span class="tag" title={tag} key={tag}>{tag}</span>)}</>;
 
+export const Headers = ({ of }: { of: Record<string, string> }) => <>{Object.entries(of).map(([name, value]) => <div class="mono" key={name}><span class="dim">{name}:</span> {value}</div>)}</>;
+
 export function Panel({ title, tools, children, label }: Children & { title?: ComponentChildren; tools?: ComponentChildren; label?: string }) {
   return (
     <section class="panel" aria-label={label}>
@@ -67,13 +69,14 @@ export function Empty({ title, children, command }: Children & { title: string; 
   return <div class="empty"><strong>{title}</strong>{children && <span>{children}</span>}{command && <code>{ns === DEFAULT_NS ? command : `DUELINE_NAMESPACE=${ns} ${command}`}</code>}</div>;
 }
 
-const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
+export const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
 
 /** What went wrong, why, and what to do. */
 export function Trouble({ error, retry }: { error: ApiError; retry?: () => void }) {
   const advice =
     error.away ? t("Is it running? This page tries again by itself.")
     : error.code === "forbidden" ? t("Your token does not allow this. Ask an administrator, or log in with another token.")
+    : error.code === "version_mismatch" ? t("Somebody else has changed it meanwhile. Close this and look at it again.")
     : error.status === 404 ? t("It may have ended and been removed, or it belongs to another namespace.")
     : error.status === 503 ? t("Nothing is lost. This page tries again by itself.") : "";
   return (
@@ -97,7 +100,8 @@ export function Loaded<T>({ live, children, lines }: { live: Live<T>; children: 
   );
 }
 
-export function CopyButton({ text, label }: { text: string; label: string }) {
+/** `brief`: only the icon, beside a text. */
+export function CopyButton({ text, label, brief = false }: { text: string; label: string; brief?: boolean }) {
   const copy = async (): Promise<void> => {
     try {
       await navigator.clipboard.writeText(text);
@@ -106,6 +110,7 @@ export function CopyButton({ text, label }: { text: string; label: string }) {
       toast(t("The browser did not allow copying. Select the text instead."), true);
     }
   };
+  if (brief) return <button type="button" class="quiet brief" aria-label={label} title={label} onClick={() => void copy()}><Icon name="copy" /></button>;
   return <button type="button" onClick={() => void copy()}><Icon name="copy" />{label}</button>;
 }
 

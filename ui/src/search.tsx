@@ -48,10 +48,19 @@ export function Search() {
       setNote(error instanceof Error ? t(error.message) : String(error));
     }
   };
+  /** Up and down go over what was found, Escape leaves. */
+  const pressed = (event: KeyboardEvent): void => {
+    const at = document.activeElement as HTMLElement;
+    if (event.key === "Escape") return setText(""), at.blur();
+    if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return;
+    const stops = [...(event.currentTarget as HTMLElement).querySelectorAll<HTMLElement>("input, .found a")];
+    stops[stops.indexOf(at) + (event.key === "ArrowDown" ? 1 : -1)]?.focus();
+    event.preventDefault();
+  };
   return (
-    <form class="search" role="search" onSubmit={(event) => void submit(event)} onFocusOut={(event) => !event.currentTarget.contains(event.relatedTarget as Node | null) && setOpen(false)}>
+    <form class="search" role="search" onSubmit={(event) => void submit(event)} onKeyDown={pressed} onFocusOut={(event) => !event.currentTarget.contains(event.relatedTarget as Node | null) && setOpen(false)}>
       <Icon name="search" />
-      <input ref={field} type="search" aria-label={t("Search")} placeholder={t("Search a topic, the id of a job or a tag")} value={text} onFocus={() => setOpen(true)} onInput={(event) => (setText(event.currentTarget.value), setNote(""))} onKeyDown={(event) => event.key === "Escape" && (setText(""), event.currentTarget.blur())} />
+      <input ref={field} type="search" aria-label={t("Search")} placeholder={t("Search a topic, the id of a job or a tag")} value={text} onFocus={() => setOpen(true)} onInput={(event) => (setText(event.currentTarget.value), setNote(""))} />
       <kbd aria-hidden="true">/</kbd>
       {open && wanted && (
         <div class="found">

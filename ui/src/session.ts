@@ -1,7 +1,7 @@
 // Who looks at the page, at which server, in which namespace. Views read it; only the frame makes it.
 import { createContext } from "preact";
 import { useContext } from "preact/hooks";
-import { call, type Info, type Settings, type Topic, type TopicPage } from "./api";
+import { call, now, type Info, type Settings, type Topic, type TopicPage } from "./api";
 import { type Live, useLive } from "./live";
 
 export type Session = { settings: Settings; info: Info; ns: string; topics: Live<TopicPage>; namespaces: string[] };
@@ -28,6 +28,11 @@ export const MOST_TOPICS = 500;
 /** The first topics of a namespace by name, with their counts: one call, without a scan. */
 export const useTopics = (ns: string, everyMs: number, never: boolean): Live<TopicPage> =>
   useLive(`topics ${ns}`, () => call<TopicPage>("GET", "/v1/topics", { ns, query: { limit: MOST_TOPICS } }), everyMs, { never });
+
+const LATE_MS = 60_000;
+
+/** Its oldest ready job waits for long. Nobody consumes it: it is urgent; somebody does: it is behind. */
+export const isBehind = (topic: Topic): boolean => !topic.paused && topic.oldest_ready_at_ms !== null && now() - topic.oldest_ready_at_ms > LATE_MS;
 
 /** Nobody waits for jobs of this topic, although some are ready. A push target is a consumer. */
 export const isDeserted = (topic: Topic): boolean => topic.counts.ready > 0 && topic.waiters === 0 && topic.counts.leased === 0 && !topic.paused && !topic.push;

@@ -52,7 +52,7 @@ function TokensTab() {
                       <td class="mono break" data-label={t("Topics")}>{one.topics.join(", ")}</td>
                       <td data-label={t("Created")}><Time ms={one.created_at_ms} /></td>
                       <td data-label={t("Expires")}><Time ms={one.expires_at_ms} none={t("never")} /></td>
-                      <td class="whole"><span class="row">{can("admin") && one.state === "active" && <><button onClick={() => setDialog({ kind: "rotate", token: one })}>{t("Rotate")}</button><button class="danger" onClick={() => setDialog({ kind: "revoke", token: one })}>{t("Revoke")}</button></>}</span></td>
+                      <td class="whole"><span class="row tight">{can("admin") && one.state === "active" && <><button onClick={() => setDialog({ kind: "rotate", token: one })}>{t("Rotate")}</button><button class="danger" onClick={() => setDialog({ kind: "revoke", token: one })}>{t("Revoke")}</button></>}</span></td>
                     </tr>
                   ))}
                 </tbody>
@@ -91,6 +91,10 @@ function CreateDialog({ close, done }: { close: () => void; done: (token: Token)
   );
 }
 
+/** The details of an entry on one line: fields: url, retry · origin: https://example.com */
+const told = (details: Record<string, unknown>): string =>
+  Object.entries(details).filter(([name, value]) => name !== "ids_count" || value !== (details["ids"] as unknown[] | undefined)?.length).map(([name, value]) => `${name}: ${Array.isArray(value) ? value.join(", ") : typeof value === "object" ? JSON.stringify(value) : String(value)}`).join(" · ").slice(0, 300);
+
 function AuditTab() {
   const { ns } = useSession();
   const { query } = useRoute();
@@ -115,10 +119,10 @@ function AuditTab() {
                   <tr key={one.id}>
                     <td><Time ms={one.at_ms} /></td>
                     <td class="mono">{one.action}</td>
-                    <td><span class="break">{one.who_name ?? (one.who || t("without a token"))}</span> <span class="dim small">{one.address ?? ""}</span></td>
-                    <td class="break">{one.topic ? <a href={href(["topics", one.topic], {}, one.namespace)}>{one.topic}</a> : ""} {one.namespace !== ns && <span class="dim small">{one.namespace}</span>}</td>
+                    <td><span class="ell name" title={one.who}>{one.who_name ?? (one.who || t("without a token"))}</span> <span class="dim small">{one.address ?? ""}</span></td>
+                    <td>{one.topic ? <a class="ell name" title={one.topic} href={href(["topics", one.topic], {}, one.namespace)}>{one.topic}</a> : ""} {one.namespace !== ns && <span class="dim small">{one.namespace}</span>}</td>
                     <td>{one.code ? <StateMark kind="bad" word={one.code} /> : <StateMark kind="ok" word={t("done")} />}</td>
-                    <td class="whole mono small break">{Object.keys(one.details).length ? JSON.stringify(one.details).slice(0, 300) : ""}</td>
+                    <td class="whole small break">{told(one.details)}</td>
                   </tr>
                 ))}
               </tbody>

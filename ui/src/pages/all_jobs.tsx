@@ -34,7 +34,7 @@ export function AllJobs() {
   const live = useLive(`all jobs ${ns} ${JSON.stringify(filter)} ${list ? "" : "wait"}`, load, 8000, { hold: () => false });
   const found = live.data;
   return (
-    <Page title={t("Jobs")} lead={list && found && (found.of ? t("The first {jobs} jobs of each of {n} topics out of {of} that have such jobs. Open a topic to see all.", { jobs: OF_EACH, n: found.asked, of: exact(found.of) }) : t("No topic has such jobs."))}>
+    <Page title={t("Jobs")} lead={list && found && (found.of ? t(found.asked === found.of ? "The first {jobs} jobs of each of {n} topics. Open a topic to see all." : "The first {jobs} jobs of each of {n} topics; {of} have such jobs. Open a topic to see all.", { jobs: OF_EACH, n: found.asked, of: exact(found.of) }) : t("No topic has such jobs."))}>
       <div>
         <FilterBar filter={filter} set={(values) => go(href(["jobs"], { ...filter, ...values }))} topic={null} />
         <Panel label={t("Jobs")} title={t("Jobs")} tools={<Changes live={live} />}>

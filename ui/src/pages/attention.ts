@@ -2,31 +2,34 @@
 import { now, type Readiness, type Topic } from "../api";
 import { exact, span } from "../format";
 import { t } from "../i18n";
+import { capital } from "../parts";
 import { href } from "../route";
-import { isDeserted } from "../session";
+import { isBehind, isDeserted } from "../session";
 
 export type Notice = { level: "red" | "amber"; text: string; link: string };
 export type Target = { topic: string; state: string; error: string | null };
 
-const OLD_MS = 60_000;
 const isFailing = (one: Target): boolean => one.state === "open" || one.state === "half_open";
 const lateness = (one: Topic): number => (one.oldest_ready_at_ms ? now() - one.oldest_ready_at_ms : 0);
 
 export function notices(topics: Topic[], ready: Readiness | undefined, targets: Target[]): Notice[] {
   const found: Notice[] = [];
-  for (const one of ready?.reasons ?? []) found.push({ level: "red", text: one.message, link: href(["store"]) });
-  for (const one of ready?.warnings ?? []) found.push({ level: "amber", text: one.message, link: href(["store"]) });
+  for (const one of ready?.reasons ?? []) found.push({ level: "red", text: capital(one.message), link: href(["store"]) });
+  for (const one of ready?.warnings ?? []) found.push({ level: "amber", text: capital(one.message), link: href(["store"]) });
   for (const one of targets.filter(isFailing)) found.push({ level: "red", text: t("The push target of {topic} is failing: {error}", { topic: one.topic, error: one.error ?? "?" }), link: href(["topics", one.topic, "push"]) });
   for (const one of topics) {
     const link = href(["topics", one.topic]);
     const late = lateness(one);
-    if (isDeserted(one)) found.push({ level: late > OLD_MS ? "red" : "amber", text: t("Nobody is consuming {topic}: {jobs} ready, the oldest for {span}", { topic: one.topic, jobs: exact(one.counts.ready), span: span(late) }), link });
-    else if (!one.paused && late > OLD_MS) found.push({ level: "amber", text: t("{topic} is behind: {jobs} ready, the oldest for {span}", { topic: one.topic, jobs: exact(one.counts.ready), span: span(late) }), link });
+    if (isDeserted(one)) found.push({ level: isBehind(one) ? "red" : "amber", text: t("Nobody is consuming {topic}: {jobs} ready, the oldest for {span}", { topic: one.topic, jobs: exact(one.counts.ready), span: span(late) }), link });
+    else if (isBehind(one)) found.push({ level: "amber", text: t("{topic} is behind: {jobs} ready, the oldest for {span}", { topic: one.topic, jobs: exact(one.counts.ready), span: span(late) }), link });
     if (one.paused && one.counts.ready) found.push({ level: "amber", text: t("{topic} is paused with {jobs} ready", { topic: one.topic, jobs: exact(one.counts.ready) }), link });
     if (one.counts.dead) found.push({ level: "amber", text: t("{topic} has {n} dead letters", { topic: one.topic, n: exact(one.counts.dead) }), link: href(["topics", one.topic, "dead"]) });
   }
   return found.sort((a, b) => (a.level === b.level ? 0 : a.level === "red" ? -1 : 1));
 }
+
+/** The first line of the overview while the server refuses calls: nothing else matters then. */
+export const refusal = (ready: Readiness): string => t("The server is not ready: {reasons}.", { reasons: (ready.reasons ?? []).map((one) => one.message).join(t("; ")) });
 
 /** The first line of the overview. `died`: in the last 24 hours, if that is known. */
 export function sentence(topics: Topic[], more: boolean, died: number | null, targets: Target[]): string {

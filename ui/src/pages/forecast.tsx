@@ -113,7 +113,7 @@ function Chart({ found, topic, paused, zoom, reload }: ChartProps) {
       </p>
       {storms(totals).some(Boolean) && <div class="alert amber"><Icon name="warn" /><div>{t("A due storm: a bar has more than ten times the usual number of jobs. Spread such jobs with spread_ms of the policy.")}</div></div>}
       {total === 0 ? <Empty title={t("Nothing falls due in this range.")} /> : <DueChart edges={edges} layers={layers} open={(from, to) => go(jobsBetween(topic, from, to))} zoom={zoom} />}
-      {total > 0 && layers.length > 1 && <Legend layers={layers} />}
+      {total > 0 && (topic === null || layers.length > 1) && <Legend layers={layers} />}
       {total > 0 && <p class="row small" style={{ marginTop: "12px" }}><a href={jobsBetween(topic, edges[0]!, edges.at(-1)!)}>{t("List these jobs")}</a>{topic !== null && can("manage") && <button onClick={() => setSpread(true)}>{t("Spread these…")}</button>}</p>}
       {spread && topic !== null && <SpreadDialog topic={topic} fromMs={edges[0]!} toMs={edges.at(-1)!} close={() => setSpread(false)} done={reload} />}
     </>

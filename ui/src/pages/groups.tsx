@@ -96,7 +96,7 @@ async function found(ns: string, topics: Topic[]): Promise<Found> {
 function sentence({ rows, more }: Found): string {
   if (!rows.length) return t("No merge group is filling up.");
   const items = rows.reduce((sum, one) => sum + one.items_count, 0);
-  return t("{n} groups hold {items} items; the next is delivered {time}.", { n: `${exact(rows.length)}${more ? "+" : ""}`, items: exact(items), time: relative(rows[0]!.due_at_ms) });
+  return t("{n} groups hold {items}; the next is delivered {time}.", { n: `${exact(rows.length)}${more ? "+" : ""}`, items: t("{n} items", { n: exact(items) }), time: relative(rows[0]!.due_at_ms) });
 }
 
 export function GroupsPage() {

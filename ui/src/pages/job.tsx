@@ -5,7 +5,7 @@ import { duration, exact, middle, relative, span } from "../format";
 import { t } from "../i18n";
 import { useLive } from "../live";
 import { isJson, pretty, rawField } from "../json";
-import { CopyButton, Dialog, Field, Id, JobState, Loaded, Page, Panel, Tags, act, toast } from "../parts";
+import { CopyButton, Dialog, Field, Headers, Id, JobState, Loaded, Page, Panel, Tags, act, toast } from "../parts";
 import { go, href } from "../route";
 import { useCan, useSession } from "../session";
 import { SendButton } from "./send";
@@ -117,13 +117,13 @@ function Facts({ job }: { job: Job }) {
   return (
     <Panel title={t("Details")}>
       <dl class="facts pad">
-        <dt>{t("Id")}</dt><dd><span class="mono break">{job.id}</span> <CopyButton text={job.id} label={t("Copy")} /></dd>
+        <dt>{t("Id")}</dt><dd><span class="mono break">{job.id}</span> <CopyButton text={job.id} label={t("Copy")} brief /></dd>
         <dt>{t("Attempts")}</dt><dd>{exact(job.attempts)}{job.max_attempts ? ` / ${exact(job.max_attempts)}` : ""}</dd>
         <dt>{t("Policy")}</dt><dd>{t("Retries {how}; {most}.", { how: retryWords(job.retry), most })}</dd>
         {job.lease_ms && <><dt>{t("Lease")}</dt><dd>{span(job.lease_ms)}</dd></>}
         {job.tags.length > 0 && <><dt>{t("Tags")}</dt><dd class="row"><Tags tags={job.tags} /></dd></>}
         {job.merge_key && <><dt>{t("Merge key")}</dt><dd><Id text={job.merge_key} link={href(["topics", job.topic], { key: job.merge_key })} /></dd></>}
-        {Object.entries(job.headers).map(([name, value]) => <><dt class="mono">{name}</dt><dd class="mono">{value}</dd></>)}
+        {Object.keys(job.headers).length > 0 && <><dt>{t("Headers")}</dt><dd><Headers of={job.headers} /></dd></>}
         <dt>{t("Version")}</dt><dd>{exact(job.version)}</dd>
       </dl>
     </Panel>
@@ -157,10 +157,14 @@ function Copies({ job }: { job: Job }) {
   );
 }
 
+/** A dialog changes the job as it was when it opened: its version says whether somebody else was faster. */
+const useOpened = <T,>(one: T): T => useState(one)[0];
+
 type ChangeProps = { job: Job; close: () => void; done: () => void };
 
-function RescheduleDialog({ job, close, done }: ChangeProps) {
+function RescheduleDialog({ job: current, close, done }: ChangeProps) {
   const { ns } = useSession();
+  const job = useOpened(current);
   const [text, setText] = useState(job.due_at_ms > now() ? duration(Math.max(1000, Math.round((job.due_at_ms - now()) / 1000) * 1000)) : "5m");
   const submit = async (): Promise<void> => {
     await call("PATCH", jobPath(job.topic, job.id), { ns, body: { delay: text, version: job.version } });
@@ -175,8 +179,12 @@ function RescheduleDialog({ job, close, done }: ChangeProps) {
   );
 }
 
-function EditDialog({ job, close, done }: ChangeProps) {
+/** A long text opens at its first line. */
+const atStart = (field: HTMLTextAreaElement | null): void => field?.setSelectionRange(0, 0);
+
+function EditDialog({ job: current, close, done }: ChangeProps) {
   const { ns } = useSession();
+  const job = useOpened(current);
   const first = bodyText(job);
   const [body, setBody] = useState(() => pretty(first).map((one) => one.text).join(""));
   const [tags, setTags] = useState(job.tags.join(", "));
@@ -194,10 +202,10 @@ function EditDialog({ job, close, done }: ChangeProps) {
   };
   return (
     <Dialog title={t("Edit")} close={close} submit={submit} action={t("Save")} disabled={!valid}>
-      {!isBytes && <Field label={t("Body, as JSON")} hint={valid ? undefined : t("This is not valid JSON.")}><textarea rows={10} spellcheck={false} value={body} onInput={(event) => setBody(event.currentTarget.value)} /></Field>}
+      {!isBytes && <Field label={t("Body, as JSON")} hint={valid ? undefined : t("This is not valid JSON.")}><textarea ref={atStart} rows={10} spellcheck={false} value={body} onInput={(event) => setBody(event.currentTarget.value)} /></Field>}
       <div class="grid2">
         <Field label={t("Tags")} hint={t("Joined with commas")}><input value={tags} onInput={(event) => setTags(event.currentTarget.value)} /></Field>
-        <Field label={t("Most attempts")} hint={t("Empty: no limit")}><input type="number" min="1" value={attempts} onInput={(event) => setAttempts(event.currentTarget.value)} /></Field>
+        <Field label={t("Maximum attempts")} hint={t("Empty: no limit")}><input type="number" min="1" value={attempts} onInput={(event) => setAttempts(event.currentTarget.value)} /></Field>
       </div>
     </Dialog>
   );

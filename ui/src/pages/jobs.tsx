@@ -141,8 +141,8 @@ export function JobTable({ jobs, chosen, choose, dead, withTopic }: TableProps) 
               <td>{dead ? t(one.reason ?? "dead") : <JobState state={one.state} />}</td>
               <td data-label={dead ? t("Died") : t("Due")}><Time ms={dead ? one.ended_at_ms : one.due_at_ms} /></td>
               <td class="num" data-label={t("Attempts")}>{exact(one.attempts)}{one.max_attempts ? <span class="dim"> / {exact(one.max_attempts)}</span> : null}</td>
-              {dead ? <td class="whole"><span class="ell" title={one.last_error ?? ""}>{one.last_error ?? ""}</span></td> : <td data-label={t("Created")}><Time ms={one.created_at_ms} /></td>}
-              <td class="whole"><span class="mono ell" dir="auto">{excerpt(one)}</span></td>
+              {dead ? <td class="whole grow"><span class="ell" title={one.last_error ?? ""}>{one.last_error ?? ""}</span></td> : <td data-label={t("Created")}><Time ms={one.created_at_ms} /></td>}
+              <td class={dead || withTopic ? "whole grow less" : "whole grow"}><span class="mono ell" dir="auto">{excerpt(one)}</span></td>
             </Row>
           ))}
         </tbody>

@@ -29,7 +29,7 @@ export function Login({ settings, done }: { settings: Settings; done: () => void
         <Field label={t("Token")}><input type="password" autocomplete="current-password" required autoFocus value={token} placeholder="dl_…" onInput={(event) => setToken(event.currentTarget.value)} /></Field>
         {error && <Trouble error={error} />}
         <button class="primary" disabled={busy || !token.trim()}>{busy ? t("Working…") : t("Log in")}</button>
-        <p class="small dim">{t("To make a token:")} <code class="break">dueline token create NAME --right read</code></p>
+        <p class="small dim">{t("To make a token:")}<code class="block">dueline token create NAME --right read</code></p>
       </form>
     </main>
   );

@@ -9,7 +9,7 @@ import { missing, useLive } from "../live";
 import { Empty, JobState, Loaded, Num, Page, Panel, Time, WORDS } from "../parts";
 import { href } from "../route";
 import { useHas, useSession } from "../session";
-import { type Notice, notices, sentence, type Target } from "./attention";
+import { type Notice, notices, refusal, sentence, type Target } from "./attention";
 import { NextDay, useNextDay } from "./forecast";
 import { SendButton } from "./send";
 import { LEVELS } from "./store";
@@ -42,7 +42,7 @@ export function Overview() {
   const targets = useTargets(list);
   const died = charts.data ? sum(charts.data.series["dead"]) : null;
   return (
-    <Page title={t("Overview")} lead={live.data && sentence(list, live.data.next_cursor !== null, died, targets)} actions={<SendButton />}>
+    <Page title={t("Overview")} lead={ready.data?.ready === false ? refusal(ready.data) : live.data && sentence(list, live.data.next_cursor !== null, died, targets)} actions={<SendButton />}>
       <Loaded live={live} lines={8}>
         {({ topics }) => {
           const busy = [...topics].sort((a, b) => b.counts.ready + b.counts.leased - a.counts.ready - a.counts.leased || b.counts.scheduled - a.counts.scheduled).slice(0, 8);
@@ -73,7 +73,7 @@ export function Overview() {
 type TileProps = { name: string; figure: ComponentChildren; note: ComponentChildren; values?: Series | undefined; kind?: string; link?: string };
 
 function Tile({ name, figure, note, values, kind, link }: TileProps) {
-  const inner = <><div class="name">{name}</div><div class="figure">{figure}</div><div class="note">{note}</div>{values && <Spark values={values} {...(kind ? { kind } : {})} />}</>;
+  const inner = <><div class="name">{name}</div><div class={figure === "0" ? "figure zero" : "figure"}>{figure}</div><div class="note">{note}</div>{values && <Spark values={values} {...(kind ? { kind } : {})} />}</>;
   return link ? <a class="panel tile" href={link}>{inner}</a> : <div class="panel tile">{inner}</div>;
 }
 

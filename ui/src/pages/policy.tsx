@@ -12,7 +12,7 @@ type Row = { name: string; word: string; kind: Kind; normal: string; choices?: s
 
 const ROWS: Row[] = [
   { name: "lease_ms", word: "Lease", kind: "duration", normal: "30s", hint: "How long a consumer may work before the job is delivered again" },
-  { name: "max_attempts", word: "Most attempts", kind: "count", normal: "20" },
+  { name: "max_attempts", word: "Maximum attempts", kind: "count", normal: "20" },
   { name: "ttl_ms", word: "Time to live", kind: "duration", normal: "no limit", hint: "Counted from the due time" },
   { name: "retain_ms", word: "Keep ended jobs for", kind: "duration", normal: "1m" },
   { name: "dead_retain_ms", word: "Keep dead jobs for", kind: "duration", normal: "30d" },

@@ -6,7 +6,7 @@ import { t } from "../i18n";
 import { Icon } from "../icons";
 import { pretty } from "../json";
 import { useLive } from "../live";
-import { Dialog, Exact, Id, Loaded, Page, Panel, Tags, act, toast } from "../parts";
+import { Dialog, Exact, Headers, Id, Loaded, Page, Panel, Tags, act, toast } from "../parts";
 import { go, href } from "../route";
 import { useCan, useSession } from "../session";
 import { retryWords } from "./job";
@@ -53,7 +53,7 @@ export function SchedulePage({ name }: { name: string }) {
           </div>
         )}
       </Loaded>
-      {one && dialog === "edit" && <ScheduleDialog old={one} close={() => setDialog(null)} done={live.reload} />}
+      {one && dialog === "edit" && <ScheduleDialog current={one} close={() => setDialog(null)} done={live.reload} />}
       {one && dialog === "delete" && (
         <Dialog title={t("Delete {name}", { name })} close={() => setDialog(null)} action={t("Delete")} danger done={t("Do nothing")} submit={async () => { await call("DELETE", path, { ns }); toast(t("Deleted")); setDialog(null); go(href(["schedules"])); }}>
           <p>{t("No further job is sent. Jobs that it has sent stay.")}</p>
@@ -72,9 +72,9 @@ function Template({ one }: { one: Schedule }) {
         <dl class="facts">
           {one.job.tags.length > 0 && <><dt>{t("Tags")}</dt><dd class="row"><Tags tags={one.job.tags} /></dd></>}
           {one.job.retry && <><dt>{t("Retries")}</dt><dd>{retryWords(one.job.retry)}</dd></>}
-          {one.job.max_attempts && <><dt>{t("Most attempts")}</dt><dd>{exact(one.job.max_attempts)}</dd></>}
+          {one.job.max_attempts && <><dt>{t("Maximum attempts")}</dt><dd>{exact(one.job.max_attempts)}</dd></>}
           {one.job.ttl_ms && <><dt>{t("Time to live")}</dt><dd>{span(one.job.ttl_ms)}</dd></>}
-          {Object.entries(one.job.headers).map(([name, value]) => <><dt class="mono">{name}</dt><dd class="mono">{value}</dd></>)}
+          {Object.keys(one.job.headers).length > 0 && <><dt>{t("Headers")}</dt><dd><Headers of={one.job.headers} /></dd></>}
         </dl>
       </div>
     </Panel>
@@ -88,7 +88,7 @@ function Facts({ one }: { one: Schedule }) {
         <dt>{t("Topic")}</dt><dd><a href={href(["topics", one.topic])}>{one.topic}</a></dd>
         <dt>{t("Expression")}</dt><dd class="mono">{one.cron ?? one.every}</dd>
         {one.tz && <><dt>{t("Time zone")}</dt><dd>{one.tz}</dd></>}
-        <dt>{t("Last run")}</dt><dd>{one.last_at_ms ? <Exact ms={one.last_at_ms} /> : t("never")}</dd>
+        <dt>{t("Last run")}</dt><dd>{one.last_at_ms ? <Exact ms={one.last_at_ms} /> : t("not yet")}</dd>
         {one.last_job && <><dt>{t("Last job")}</dt><dd><Id text={one.last_job} link={`${href(["topics", one.topic, "jobs", one.last_job])}`} /></dd></>}
         <dt>{t("Missed")}</dt><dd>{exact(one.missed_count)}</dd>
         {one.last_error && <><dt>{t("Last error")}</dt><dd class="break">{one.last_error}</dd></>}

@@ -37,8 +37,10 @@ function written(draft: Draft, old: Schedule | undefined): string {
   return `{"job":${withBody},${JSON.stringify(fields).slice(1)}`;
 }
 
-export function ScheduleDialog({ old, close, done }: { old?: Schedule; close: () => void; done: (name: string) => void }) {
+/** `current`: what is edited, as it was when the dialog opened: its version says whether somebody else was faster. */
+export function ScheduleDialog({ current, close, done }: { current?: Schedule; close: () => void; done: (name: string) => void }) {
   const { ns, topics } = useSession();
+  const [old] = useState(current);
   const [draft, setDraft] = useState(() => draftOf(old));
   const set = (values: Partial<Draft>): void => setDraft({ ...draft, ...values });
   const input = (name: keyof Draft) => ({ value: draft[name], onInput: (event: { currentTarget: { value: string } }) => set({ [name]: event.currentTarget.value }) });

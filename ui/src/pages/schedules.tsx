@@ -59,7 +59,7 @@ function ScheduleTable({ schedules }: { schedules: Schedule[] }) {
               <td class="whole">{words(one)}{one.tz && <span class="dim small"> {one.tz}</span>}</td>
               <td><a class="ell name" title={one.topic} href={href(["topics", one.topic])}>{one.topic}</a></td>
               <td data-label={t("Next run")}><Time ms={one.next_at_ms} /></td>
-              <td data-label={t("Last run")}><Time ms={one.last_at_ms} none={t("never")} /></td>
+              <td data-label={t("Last run")}><Time ms={one.last_at_ms} none={t("not yet")} /></td>
               <td class="num" data-label={t("Missed")}><Num n={one.missed_count} /></td>
               <td class="whole" data-label={t("Last error")}>{one.last_error ? <span class="ell" title={one.last_error}>{one.last_error}</span> : <span class="zero">–</span>}</td>
             </Row>

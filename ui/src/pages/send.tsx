@@ -49,7 +49,7 @@ export function SendDialog({ topic: given, close }: { topic: string; close: () =
         <datalist id="known-topics">{topics.data?.topics.slice(0, 200).map((one) => <option value={one.topic} key={one.topic} />)}</datalist>
         <Field label={t("Id")} hint={t("Empty: the server makes one")}><input value={id} onInput={(event) => setId(event.currentTarget.value)} /></Field>
         <Field label={t("Due in")} hint={t("Such as 90s, 1h30m. Empty: now")}><input value={delay} onInput={(event) => setDelay(event.currentTarget.value)} /></Field>
-        <Field label={t("Most attempts")} hint={t("Empty: as the topic says")}><input type="number" min="1" value={attempts} onInput={(event) => setAttempts(event.currentTarget.value)} /></Field>
+        <Field label={t("Maximum attempts")} hint={t("Empty: as the topic says")}><input type="number" min="1" value={attempts} onInput={(event) => setAttempts(event.currentTarget.value)} /></Field>
       </div>
       <Field label={t("Body, as JSON")} hint={valid ? undefined : t("This is not valid JSON.")}><textarea rows={7} spellcheck={false} value={body} onInput={(event) => setBody(event.currentTarget.value)} aria-invalid={!valid} /></Field>
       <Field label={t("Tags")} hint={t("Joined with commas")}><input value={tags} onInput={(event) => setTags(event.currentTarget.value)} /></Field>

@@ -3,7 +3,7 @@ import { bytes, exact, span } from "../format";
 import { t } from "../i18n";
 import { StateMark } from "../icons";
 import { useLive } from "../live";
-import { Empty, Loaded, Num, Page, Panel, Trouble } from "../parts";
+import { capital, Empty, Loaded, Num, Page, Panel, Trouble } from "../parts";
 import { useSession } from "../session";
 
 export const LEVELS: Record<string, string> = {
@@ -22,7 +22,7 @@ export function StorePage() {
   return (
     <Page title={t("Store")} lead={ready.data && (ready.data.ready ? (problems.length ? t("The server accepts jobs, with warnings.") : t("The server accepts and delivers jobs.")) : t("The server is not ready."))}>
       {ready.error && !ready.data && <Trouble error={ready.error} retry={ready.reload} />}
-      {problems.map((one) => <div key={one.code} class={`alert ${ready.data?.reasons?.includes(one) ? "red" : "amber"}`}><div><strong class="mono small">{one.code}</strong><div>{one.message}</div></div></div>)}
+      {problems.map((one) => <div key={one.code} class={`alert ${ready.data?.reasons?.includes(one) ? "red" : "amber"}`}><div><strong class="mono small">{one.code}</strong><div>{capital(one.message)}</div></div></div>)}
       <Loaded live={live}>
         {(info) => (
           <div class="cols">
@@ -77,8 +77,8 @@ function LimitTable({ rows }: { rows: LimitUse[] }) {
   return (
     <div class="wrap">
       <table class="cards">
-        <thead><tr><th>{t("Limit")}</th><th class="num">{t("Used")}</th><th class="num">{t("Most")}</th><th class="num">{t("Refused")}</th></tr></thead>
-        <tbody>{rows.map((one, at) => <tr key={at}><td class="mono whole">{one.limit}</td><td class="num" data-label={t("Used")}>{one.used === null ? "–" : <Num n={Math.round(one.used)} />}</td><td class="num" data-label={t("Most")}><Num n={one.max} /></td><td class="num" data-label={t("Refused")}><Num n={one.refused} /></td></tr>)}</tbody>
+        <thead><tr><th>{t("Limit")}</th><th class="num">{t("Used")}</th><th class="num">{t("Maximum")}</th><th class="num">{t("Refused")}</th></tr></thead>
+        <tbody>{rows.map((one, at) => <tr key={at}><td class="mono whole">{one.limit}</td><td class="num" data-label={t("Used")}>{one.used === null ? "–" : <Num n={Math.round(one.used)} whole />}</td><td class="num" data-label={t("Maximum")}><Num n={one.max} whole /></td><td class="num" data-label={t("Refused")}><Num n={one.refused} /></td></tr>)}</tbody>
       </table>
     </div>
   );

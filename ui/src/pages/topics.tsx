@@ -7,7 +7,7 @@ import { Row } from "../keys";
 import { Dialog, Empty, Loaded, Num, Page, Panel, Time, act } from "../parts";
 import { usePins } from "../pins";
 import { go, href, useRoute } from "../route";
-import { MOST_TOPICS, isDeserted, useCan, useSession } from "../session";
+import { MOST_TOPICS, isBehind, isDeserted, useCan, useSession } from "../session";
 import { SendButton, SendDialog } from "./send";
 import { PauseDialog } from "./topic";
 
@@ -28,7 +28,8 @@ const VALUES: Record<Column, (topic: Topic) => number | string> = {
 
 export function TopicState({ topic }: { topic: Topic }) {
   if (topic.paused) return <StateMark kind="idle" word={t("paused")} />;
-  if (isDeserted(topic)) return <StateMark kind="bad" word={t("nobody consumes")} />;
+  if (isDeserted(topic)) return <StateMark kind={isBehind(topic) ? "bad" : "warn"} word={t("nobody consumes")} />;
+  if (isBehind(topic)) return <StateMark kind="warn" word={t("is behind")} />;
   if (topic.push) return <StateMark kind="ok" word={t("push")} />;
   if (topic.waiters || topic.counts.leased) return <StateMark kind="ok" word={t("consumed")} />;
   return <StateMark kind="idle" word={t("idle")} />;

@@ -5,9 +5,9 @@ import { t } from "../i18n";
 import { Icon, StateMark } from "../icons";
 import { Row } from "../keys";
 import { missing, useLive } from "../live";
-import { Empty, Id, Loaded, Page, Panel, Time } from "../parts";
+import { Empty, Id, Loaded, Num, Page, Panel, Time } from "../parts";
 import { href } from "../route";
-import { isDeserted, useSession } from "../session";
+import { isBehind, isDeserted, useSession } from "../session";
 
 type Workers = { workers: Worker[] };
 
@@ -27,7 +27,7 @@ function sentence(workers: Worker[], topics: Topic[]): string {
   const deserted = topics.filter(isDeserted).length;
   const jobs = workers.reduce((sum, one) => sum + one.running.length, 0);
   const waiting = topics.reduce((sum, one) => sum + one.waiters, 0);
-  const first = workers.length ? t("{n} workers run {jobs} jobs now", { n: workers.length, jobs: exact(jobs) }) : waiting ? t("No worker reports itself, but {n} consumers wait for jobs", { n: waiting }) : t("No worker reports itself");
+  const first = workers.length ? t("{n} workers run {jobs} now", { n: workers.length, jobs: t("{n} jobs", { n: exact(jobs) }) }) : waiting ? t("No worker reports itself, but {n} consumers wait for jobs", { n: waiting }) : t("No worker reports itself");
   return `${first}${deserted ? t("; {n} topics have ready jobs and nobody consumes them", { n: deserted }) : ""}${t(".")}`;
 }
 
@@ -39,7 +39,7 @@ export function WorkersPage() {
   return (
     <Page title={t("Workers")} lead={live.data && topics.data && sentence(live.data.workers, list)}>
       {deserted.length > 0 && (
-        <Panel title={t("Nobody consumes")}><div class="list">{deserted.slice(0, 12).map((one) => <a class="item red" href={href(["topics", one.topic])} key={one.topic}><Icon name="warn" title={t("urgent")} /><span>{t("{topic}: {jobs} ready, the oldest for {span}", { topic: one.topic, jobs: exact(one.counts.ready), span: span(now() - (one.oldest_ready_at_ms ?? now())) })}</span></a>)}</div></Panel>
+        <Panel title={t("Nobody consumes")}><div class="list">{deserted.slice(0, 12).map((one) => <a class={isBehind(one) ? "item red" : "item amber"} href={href(["topics", one.topic])} key={one.topic}><Icon name="warn" title={isBehind(one) ? t("urgent") : t("warning")} /><span>{t("{topic}: {jobs} ready, the oldest for {span}", { topic: one.topic, jobs: exact(one.counts.ready), span: span(now() - (one.oldest_ready_at_ms ?? now())) })}</span></a>)}</div></Panel>
       )}
       {missing(live) ? <Panel><Empty title={t("This server does not list workers yet.")} /></Panel> : (
         <Loaded live={live} lines={6}>
@@ -86,7 +86,7 @@ function Consumers({ topics }: { topics: Topic[] }) {
         <div class="wrap">
           <table class="cards">
             <thead><tr><th>{t("Topic")}</th><th class="num">{t("Waiting calls")}</th><th class="num">{t("leased")}</th><th>{t("Next due")}</th></tr></thead>
-            <tbody>{shown.map((one) => <Row key={one.topic} link={href(["topics", one.topic])}><td class="whole"><a class="ell" title={one.topic} href={href(["topics", one.topic])}>{one.topic}</a></td><td class="num" data-label={t("Waiting calls")}>{exact(one.waiters)}</td><td class="num" data-label={t("leased")}>{exact(one.counts.leased)}</td><td data-label={t("Next due")}><Time ms={one.next_due_at_ms} /></td></Row>)}</tbody>
+            <tbody>{shown.map((one) => <Row key={one.topic} link={href(["topics", one.topic])}><td class="whole"><a class="ell" title={one.topic} href={href(["topics", one.topic])}>{one.topic}</a></td><td class="num" data-label={t("Waiting calls")}><Num n={one.waiters} /></td><td class="num" data-label={t("leased")}><Num n={one.counts.leased} /></td><td data-label={t("Next due")}><Time ms={one.next_due_at_ms} /></td></Row>)}</tbody>
           </table>
         </div>
       )}
