@@ -1,6 +1,6 @@
 """Commands from a dialect to the engine: frozen values, free of wire formats. No I/O.
 
-Where the five foreign protocols disagree, the difference is a field here (`on_conflict`, `on_ended`, `lease_ms`,
+Where the foreign protocols disagree, the difference is a field here (`on_conflict`, `on_ended`, `lease_ms`,
 `max_attempts`, `retain_ms`, `wait_ms` ...), filled by the dialect. There is no `if dialect` in the engine.
 UNSET means "not given": the topic's policy applies, then the server default. None is an explicit "none". A job always
 has a retry policy, so its explicit "none" is `policy.AT_ONCE`.
