@@ -210,7 +210,7 @@ class EventFeeds:
             await self._rounds.stop()
 
     def after(self, place: Place) -> list[_Entry] | None:
-        """The ring's entries behind a position. None: it is older than the ring."""
+        """The ring's entries after a position. None: it is older than the ring."""
         if place < self._ring_after:
             return None
         found: list[_Entry] = []
@@ -355,7 +355,7 @@ class Feed:
         return found
 
     def _taken(self, entry: _Entry) -> Batch | None:
-        """Advance behind an entry. Returns what this listener does not have yet."""
+        """Advance past an entry. Returns what this listener does not have yet."""
         skipped = self._index if entry.place == self._place else -1
         self._place, self._index = entry.place, -1
         return entry.after(skipped, self._wishes)

@@ -200,7 +200,7 @@ class JobCalls:
         except NotFound:
             return  # the edit finds out, and looks again
         if job.merge_key is not None:
-            raise InvalidField("a merge group has items, not a body: send with its key to add one", "body")
+            raise InvalidField("a merge group has items, not a body: to add an item, send with its merge key", "body")
 
     async def _edit_of(self, topic: Topic, partition: Partition, patch: Patch) -> Edit:
         if not changes_policy(patch):

@@ -223,7 +223,7 @@ def test_days_that_are_found_from_the_end_or_by_their_number(cron: str, expected
         ("@every 5s", "use every"),
         ("1 1 1 1 " + "1" * 5000, "at most 255 printable characters"),
         ("* * * * ＊", "ASCII"),
-        ("0\t0 * * *", "printable characters of ASCII, and spaces between fields"),
+        ("0\t0 * * *", "printable ASCII characters, and spaces between fields"),
         ("0 0 30 2 *", "never occurs: no date matches"),
         ("0 0 0 31 4,JUN,9,11 */2", "never occurs: no date matches"),
         ("0 0 32 2 *", 'day-of-month field: "32"'),
