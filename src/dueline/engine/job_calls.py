@@ -66,8 +66,8 @@ class JobCalls:
         return await awaited(self.post_ack, topic, refs)
 
     def post_ack(self, topic: Topic, refs: Sequence[Ref], done: Done) -> None:
-        """Ack jobs: `done` gets their outcomes, or the error. May raise an error, too. Jobs of several partitions leave
-        the line here, and jobs that were not found in `_acked`."""
+        """Ack jobs: `done` gets their outcomes, or the error. May raise an error, too. Calls leave the line
+        here for jobs of several partitions, and in `_acked` for jobs that were not found."""
         self._checks.refs(refs)
         if len(refs) == 1 and not topic.old:
             on_reply = partial(self._acked, topic, refs, topic.map, self._topics.reads, done)
