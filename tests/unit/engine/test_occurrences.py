@@ -221,7 +221,7 @@ def test_days_that_are_found_from_the_end_or_by_their_number(cron: str, expected
         ("", "must have 5 fields"),
         ("@reboot", "is none of @yearly"),
         ("@every 5s", "use every"),
-        ("1 1 1 1 " + "1" * 5000, "at most 255 printable characters"),
+        ("1 1 1 1 " + "1" * 5000, "at most 255 printable ASCII characters"),
         ("* * * * ＊", "ASCII"),
         ("0\t0 * * *", "printable ASCII characters, and spaces between fields"),
         ("0 0 30 2 *", "never occurs: no date matches"),
