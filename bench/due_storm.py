@@ -107,7 +107,7 @@ def _leased(id: str, due_ms: int, now_ms: int) -> LeasedJob:
 
 
 async def storm(jobs: int, spread_ms: int, consumers: int, job_us: float = JOB_US, seed: int = 0) -> Found:
-    """Let so many jobs of one partition become due in one second, each up to `spread_ms` later."""
+    """Let this many jobs of one partition become due in one second, each up to `spread_ms` later."""
     random.seed(seed)  # the engine draws the spread
     clock = VirtualClock()
     timer = VirtualTimer(clock)

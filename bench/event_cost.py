@@ -51,7 +51,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 async def work(events: int, followers: tuple[str, ...]) -> int:
-    """Record so many events and write them for the followers. One with the topic "-" leaves before. Returns how many
+    """Record this many events and write them for the followers. One with the topic "-" leaves before. Returns how many
     were written."""
     store = MemoryStore(lambda: time.time_ns() // 1_000_000)
     engine = Engine(store)

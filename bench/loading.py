@@ -25,7 +25,7 @@ class Orders(msgspec.Struct, frozen=True):
     port: int = 0
     socket: str = ""  # of the store, for the work "set"
     topic: str = "bench"
-    topics: int = 0  # of the work "topics": so many in turns; 0: all different
+    topics: int = 0  # of the work "topics": this many in turns; 0: all different
     header: str = ""  # one more line in the head of every request
     connections: int = 64
     seconds: float = 0.0
@@ -44,7 +44,7 @@ class Orders(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, seconds=seconds)
 
     def counting(self, count: int) -> Orders:
-        """The same orders for so many jobs."""
+        """The same orders for this many jobs."""
         return msgspec.structs.replace(self, count=count)
 
 

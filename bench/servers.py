@@ -17,7 +17,7 @@ from typing import Any, cast
 import msgspec
 
 from dueline.client.connection import Connection
-from dueline.http1.messages import BadAnswer, request_bytes
+from dueline.http1.messages import BadResponse, request_bytes
 from dueline.parent_death import ends_with_parent
 from dueline.testing.process import DUELINE, free_port
 from tools.faults.server_process import descendants
@@ -192,7 +192,7 @@ class Server:
         try:
             client.start("GET", "/readyz")
             return client.finish()[0] == 200
-        except (OSError, ValueError, BadAnswer):
+        except (OSError, ValueError, BadResponse):
             return False
         finally:
             client.close()

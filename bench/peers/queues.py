@@ -75,7 +75,7 @@ class Round(msgspec.Struct, frozen=True):
 
 
 Measure = Callable[[str, int], Round]
-"""A work, over so many jobs."""
+"""A work, over this many jobs."""
 
 
 class Found(msgspec.Struct, frozen=True):

@@ -2,10 +2,10 @@
 size of a body and the size of a batch.
 
     pending   sends at random times into one topic, and whole lives at its head
-    topics    sends to one topic after another, of so many that have jobs; each is its own script call
-    waiters   whole lives while so many pulls wait for the jobs of the topic
-    body      whole lives with bodies of so many bytes
-    batch     sends of so many jobs a call, and pulls and acks of so many
+    topics    sends to one topic after another, of a number that have jobs; each is its own script call
+    waiters   whole lives while a number of pulls wait for the jobs of the topic
+    body      whole lives with bodies of a number of bytes
+    batch     sends of a number of jobs per call, and pulls and acks of the same number
 
 A curve may grow with the logarithm of its number, because jobs are kept in order. With the size of a body it may grow
 by so much a byte. The cost of a job in a batch may only fall. Each is judged at its worst points; 15 % are noise.
@@ -135,7 +135,7 @@ def _waiters(sizes: Sizes) -> dict[str, list[Point]]:
 
 
 def _waited(one: Server, n: int, sizes: Sizes) -> Point:
-    """Jobs sent to a topic for which so many pulls wait."""
+    """Jobs sent to a topic for which this many pulls wait."""
     topic, client = f"waited-{n}", one.client()
     client.call("PUT", f"/v1/topics/{topic}", {"retain_ms": 0})
     waiting = Load(Orders("wait", port=one.port, topic=topic, connections=n))

@@ -42,7 +42,7 @@ def idle(sizes: Sizes) -> list[Line]:
 
 
 def idle_cost(one: Server, quiet_s: float) -> Cost:
-    """Measure for so long, once the work caused by earlier calls is done."""
+    """Measure for this long, once the work caused by earlier calls is done."""
     store = one.store()
     calm_s = _until_calm(store)
     store_pid = int(store.info("server")["process_id"])

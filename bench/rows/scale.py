@@ -55,7 +55,7 @@ class _Side:
         client.close()
 
     def measure(self, work: str, topic: str, kind: str, seconds: float, count: int | None = None) -> None:
-        """Do the work for some seconds, or on so many jobs."""
+        """Do the work for some seconds, or on this many jobs."""
         before_s = [cpu_s(pid) for pid in (self.server.pid, *self._pids)]
         warm_s = WARM_S if count is None else 0.0
         connections = 64 if count is None else STORM_CONSUMERS

@@ -1,7 +1,7 @@
 """What being watched costs: the CPU of server and store per send and per whole life, with each way of looking, against
 the same without it, in turns within one run.
 
-`history`: the history of jobs, which a server keeps unless it is told not to. `metrics`: a scrape of `/metrics` every
+`history`: the history of jobs, which a server keeps by default. `metrics`: a scrape of `/metrics` every
 second. `events`: somebody follows the event stream of all topics. First every server gets FILL jobs, so that the stream
 of one that is followed is full: from then on each entry that comes pushes out others. One server process with its
 embedded store per kind of server, 64 connections, everything on the same cores. CPU time hardly changes when others use
@@ -35,7 +35,7 @@ HEADERS = {"Host": "127.0.0.1", "Accept": "text/event-stream"}
 WORKS = {"send": "a send", "life": "a whole life"}
 
 Look = Callable[[Server, threading.Event], int]
-"""Looks until it is told to end. Returns how much it has seen."""
+"""Reads until the event is set. Returns how much it has read."""
 
 
 def _scrape(one: Server, ended: threading.Event) -> int:

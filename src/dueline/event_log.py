@@ -3,7 +3,7 @@
     log = EventLog("dueline.store")
     log.warning("the store ended", exit=1, again_in_s=0.5)
 
-Whoever formats the line decides how it looks: `telemetry.logs` writes the fields apart. A program that runs the queue
+The formatter decides how the line looks: `telemetry.logs` writes the fields separately. A program that runs the queue
 inside itself has formatters of its own, which show "the store ended exit=1 again_in_s=0.5".
 """
 

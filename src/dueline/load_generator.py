@@ -31,7 +31,7 @@ Answer = tuple[int, bytes]
 
 Conversation = Generator[Request, Answer, None]
 NewJobs = Callable[[int], bytes]
-"""The body of a send of so many new jobs."""
+"""The body of a send of this many new jobs."""
 
 WAIT_MS, LEASE_MS = 2_000, 30_000  # of a long poll
 

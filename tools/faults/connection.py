@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from dueline.client.async_connection import AsyncConnection, connect
-from dueline.http1.messages import BadAnswer, request_bytes
+from dueline.http1.messages import BadResponse, request_bytes
 
 
 class NotSent(Exception):
@@ -54,7 +54,7 @@ class Connection:
         try:
             async with asyncio.timeout(timeout_s):
                 response = await connection.exchange(self._request(method, path, body))
-        except (OSError, TimeoutError, BadAnswer) as error:
+        except (OSError, TimeoutError, BadResponse) as error:
             self.close()
             raise NoAnswer(type(error).__name__) from None
         except asyncio.CancelledError:

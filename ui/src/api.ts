@@ -152,7 +152,7 @@ function setAway(value: boolean): void {
 /** Whether the last call did not reach the server. */
 export const isAway = (): boolean => away;
 
-/** Be told when the server is lost or found again. Returns what ends it. */
+/** Calls `tell` when the server is lost or found again. Returns the function that ends this. */
 export function onAway(tell: () => void): () => void {
   watchers.add(tell);
   return () => void watchers.delete(tell);
@@ -160,7 +160,7 @@ export function onAway(tell: () => void): () => void {
 
 const expired = new Set<() => void>();
 
-/** Be told when the server does not accept the login any more. Returns what ends it. */
+/** Calls `tell` when the server no longer accepts the login. Returns the function that ends this. */
 export function onUnauthorized(tell: () => void): () => void {
   expired.add(tell);
   return () => void expired.delete(tell);

@@ -14,7 +14,7 @@ let source = "";
 let open = false;
 let last = "";
 
-/** Whether changes are told by the stream at this moment. */
+/** Whether the stream reports changes at this moment. */
 export const isStreaming = (): boolean => open;
 
 export function onChange(tell: (change: Change) => void): () => void {

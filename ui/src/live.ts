@@ -37,7 +37,7 @@ export function useLiveSwitch(): boolean {
   return on;
 }
 
-/** Be told when the page begins or stops to refresh itself. */
+/** Calls `tell` when the page begins or stops refreshing itself. */
 export function onSwitch(tell: () => void): () => void {
   listeners.add(tell);
   return () => void listeners.delete(tell);

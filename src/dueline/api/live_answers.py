@@ -18,7 +18,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     again; its `reason` is new, lost or trimmed.
 
     `what`, of a job: sent replaced appended delivered acked released dead cancelled edited fired revived purged; of a
-    topic: created paused resumed policy push deleted. `cursor`: continue behind this event."""
+    topic: created paused resumed policy push deleted. `cursor`: continue after this event."""
 
     event: EventKind
     cursor: str | None = None

@@ -37,7 +37,7 @@ class ListEvents(Request, frozen=True, kw_only=True):
     """The query of the events. `topic` may be repeated; none: all topics."""
 
     topic: Annotated[list[str], Meta(max_length=MAX_PULL_TOPICS)] | None = None
-    after: Annotated[str, Meta(description="Continue behind this event. Missing: from now on.")] | None = None
+    after: Annotated[str, Meta(description="Continue after this event. Missing: from now on.")] | None = None
     wait_ms: (
         Annotated[
             int,

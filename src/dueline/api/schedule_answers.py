@@ -32,8 +32,8 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     """A schedule as it was when the server answered. `cron` or `every` is null.
 
     `version` grows with every change by a caller. `next_at_ms` null: there is no further occurrence, or it is paused.
-    `last_at_ms` and `last_job`: the last occurrence that became a job, which is sent half a second ahead. `last_error`:
-    why the current occurrence has no job yet. `missed_count`: occurrences that passed without a job."""
+    `last_at_ms` and `last_job`: the last occurrence that became a job; the job is sent half a second ahead.
+    `last_error`: why the current occurrence has no job yet. `missed_count`: occurrences that passed without a job."""
 
     name: str
     topic: str

@@ -29,7 +29,7 @@ class NewTemplate(Request, frozen=True, kw_only=True):
 
 
 class PutSchedule(Request, frozen=True, kw_only=True):
-    """A whole schedule: `cron` (with `tz`) or `every`, and the jobs that it makes. What is missing gets its default.
+    """A whole schedule: `cron` (with `tz`) or `every`, and the jobs that it makes. Missing fields get their defaults.
 
     `version`: only if the schedule still has this version; 0: only if there is none."""
 

@@ -4,7 +4,8 @@
     roundtrip   each connection repeatedly sends, pulls and acks one job
     lateness    jobs with spread due times and waiting long polls: how late jobs arrive, and whether any is early
 
-What a connection asks is in `load_generator`; here are the driver on asyncio, the pace of due times, and the results.
+`load_generator` has the requests of a connection. This module has the asyncio driver, the pace of due times, and the
+results.
 
 Whether a job is early does not depend on two clocks. It is early if it arrives less than its delay after its send
 began, both measured on this process's monotonic clock.

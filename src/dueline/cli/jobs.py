@@ -83,7 +83,10 @@ def send(
     max_wait: Annotated[
         int | None,
         typer.Option(
-            "--max-wait", parser=duration, metavar="DURATION", help="... but at most this long after its first item."
+            "--max-wait",
+            parser=duration,
+            metavar="DURATION",
+            help="The group is due at most this long after its first item.",
         ),
     ] = None,
     max_items: Annotated[

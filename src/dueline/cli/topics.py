@@ -66,7 +66,7 @@ def topic(
 ) -> None:
     """Show a topic, set its policy, pause or resume it."""
     if values and action != "set":
-        raise typer.BadParameter(f"{' '.join(values)}: values belong to `set`")
+        raise typer.BadParameter(f"{' '.join(values)}: only `set` takes values")
     if until is not None and action != "pause":
         raise typer.BadParameter("--until belongs to `pause`")
     if action is None:

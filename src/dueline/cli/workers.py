@@ -1,4 +1,4 @@
-"""The command `workers`: who has reported itself in the last minute."""
+"""The command `workers`: the workers that reported in the last minute."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
-from ..http1.messages import BadAnswer, Response
+from ..http1.messages import BadResponse, Response
 from .address import Address, log, using
 from .api import Api
 from .async_connection import AsyncConnection, reach
@@ -150,7 +150,7 @@ class AsyncClient(Api):
                 response = await connection.exchange(request)
             kept = response.reusable
             return response
-        except (OSError, BadAnswer) as error:
+        except (OSError, BadResponse) as error:
             raise exchange_error(address.url, error, timeout_s, connection is not None) from error
         finally:
             if connection is not None:

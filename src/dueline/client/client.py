@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
-from ..http1.messages import BadAnswer, Response
+from ..http1.messages import BadResponse, Response
 from .address import Address, log, using
 from .api import Api
 from .calls import Answer, Call, read_answer
@@ -137,7 +137,7 @@ class Client(Api):
             response = connection.exchange(request, deadline_s)
             kept = response.reusable
             return response
-        except (OSError, BadAnswer) as error:
+        except (OSError, BadResponse) as error:
             raise exchange_error(address.url, error, timeout_s) from error
         finally:
             if kept:

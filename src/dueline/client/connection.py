@@ -11,7 +11,7 @@ import socket
 import time
 from typing import TYPE_CHECKING
 
-from ..http1.messages import IDLE_S, BadAnswer, Response, ResponseReader
+from ..http1.messages import IDLE_S, BadResponse, Response, ResponseReader
 from .errors import DuelineApiError, ServerFault, UnknownOutcome, Unreachable
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Connection:
             raise
 
     def exchange(self, request: bytes, deadline_s: float) -> Response:
-        """Send a request and read its answer. Raises OSError (TimeoutError at the deadline) and BadAnswer."""
+        """Send a request and read its answer. Raises OSError (TimeoutError at the deadline) and BadResponse."""
         self.send(request, deadline_s)
         return self.receive(deadline_s)
 
@@ -75,7 +75,7 @@ class Connection:
 
 def exchange_error(url: str, error: Exception, timeout_s: float, connected: bool = True) -> DuelineApiError:
     """The API's error for a failed exchange: whether the request was certainly not sent, or its outcome is unknown."""
-    if isinstance(error, BadAnswer):
+    if isinstance(error, BadResponse):
         return ServerFault("bad_answer", f"{error}. Is {url} the address of a Dueline server?")
     if not isinstance(error, TimeoutError):
         message = f"the connection to {url} broke before the answer came: {reason_of(error)}"

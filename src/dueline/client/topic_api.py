@@ -192,13 +192,13 @@ class TopicApi(OverviewApi, ScheduleApi, TokenApi):
 
     @method
     def workers(self) -> Steps[tuple[r.Worker, ...]]:
-        """The workers that have reported themselves in the last minute: who they are, and what they run."""
+        """The workers that reported in the last minute, and what they run."""
         found: r.Workers = yield calls.workers()
         return found.workers
 
     @pages
     def events(self, *topics: str, after: str | None = None) -> Pages[r.Event]:
-        """What happens, from now on or behind an earlier event (its `cursor`). It does not end. No topics: all.
+        """What happens, from now on or after an earlier event (its `cursor`). It does not end. No topics: all.
 
         The first event is a `hello`. A `gap` says that earlier events may be missing: read again what you need to
         know. Events are for observation: do not count with them, and do not skip an ack because of one."""

@@ -16,7 +16,7 @@ class ForecastPart(msgspec.Struct, frozen=True):
 
 class Bands(msgspec.Struct, frozen=True):
     """The scheduled jobs of some partitions that fall due from one edge on and before the next. `paused`: those of the
-    paused bands; `retries`: of all others those that wait and have used an attempt; `counts`: the rest. `later`: all
+    paused bands; `retries`: of the other bands, jobs that wait for another attempt; `counts`: the rest. `later`: all
     from the last edge on. `by_partition`: the sum of each partition's part of `counts`. No scans, and jobs that died
     since the last clean-up may be included, as in `Stats`."""
 

@@ -237,8 +237,8 @@ def charts_of(first: int, now: int, begun: int | None, rows: Sequence[ChartRow])
 
 
 def percentile(buckets: Sequence[int], share: float) -> float | None:
-    """The lateness that this share of the deliveries did not exceed, interpolated within its bucket. What is later
-    than the last bound counts as the last bound."""
+    """The lateness that this share of the deliveries did not exceed, interpolated within its bucket. A greater
+    lateness than the last bound counts as the last bound."""
     wanted, seen, low_ms = sum(buckets) * share, 0, 0.0
     if not wanted:
         return None

@@ -85,7 +85,7 @@ def parse_cron(text: str) -> Cron:
     """The times of an expression. Raises InvalidField for `cron`, and names the part that is wrong."""
     expression = ALIASES.get(text.strip().lower(), text)
     if len(text) > MAX_CHARS or not text.isascii() or not text.isprintable():
-        raise _wrong(text, f"must have at most {MAX_CHARS} printable characters of ASCII, and spaces between fields")
+        raise _wrong(text, f"must have at most {MAX_CHARS} printable ASCII characters, and spaces between fields")
     if expression.lstrip().startswith("@"):
         raise _wrong(text, f"is none of {', '.join(ALIASES)}; for an interval use every")
     parts = expression.split()

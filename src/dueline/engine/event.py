@@ -1,6 +1,6 @@
-"""What happened to a job or a topic, as listeners are told, and how a batch of events is stored. No I/O here.
+"""Events: what happened to a job or a topic, as listeners get it, and how a batch of them is stored. No I/O here.
 
-Events say what a process did. They are no source of counts: after a gap, a listener reads again.
+Events say what a process did. Do not count with them: after a gap, a listener reads again.
 """
 
 from __future__ import annotations

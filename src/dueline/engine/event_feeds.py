@@ -4,8 +4,8 @@
 
 A feed is one listener: a position, a namespace and perhaps some topics. It holds no queue, so a slow listener costs
 nothing: it reads from the ring when it is ready, from the store if its position has left the ring, and gets a gap if it
-has left the stream. An entry is decoded once, and written once for all listeners with the same wishes. While there is a
-feed, this process renews the interest.
+has left the stream. An entry is decoded once, and written once for all listeners that selected the same
+topics. While there is a feed, this process renews the interest.
 """
 
 from __future__ import annotations
@@ -67,13 +67,13 @@ class Batch:
         return found if self.gap is None else [self.gap, *found]
 
     def written(self, write: Callable[[Batch], bytes]) -> bytes:
-        """The result of `write`, which is called once: listeners with the same wishes share it."""
+        """The result of `write`, which is called once: listeners that selected the same topics share it."""
         if self._written is None:
             self._written = write(self)
         return self._written
 
 
-Wishes = tuple[str, frozenset[str]]
+Selection = tuple[str, frozenset[str]]
 """A namespace, and topics. No topics: all."""
 
 
@@ -88,20 +88,20 @@ class _Entry:
         self._id = entry.id
         self._gap = gap
         self._events = events
-        self._batches: dict[Wishes, Batch | None] | None = {}  # None: no longer shared
+        self._batches: dict[Selection, Batch | None] | None = {}  # None: no longer shared
 
-    def batch(self, wishes: Wishes) -> Batch | None:
+    def batch(self, selection: Selection) -> Batch | None:
         """What such a listener gets. None: nothing."""
         shared = self._batches
         if shared is None:
-            return self.after(-1, wishes)
-        if wishes not in shared:
-            shared[wishes] = self.after(-1, wishes)
-        return shared[wishes]
+            return self.after(-1, selection)
+        if selection not in shared:
+            shared[selection] = self.after(-1, selection)
+        return shared[selection]
 
-    def after(self, skipped: int, wishes: Wishes) -> Batch | None:
+    def after(self, skipped: int, selection: Selection) -> Batch | None:
         """The same without the events up to this number."""
-        namespace, topics = wishes
+        namespace, topics = selection
         numbers = [
             number
             for number, event in enumerate(self._events)
@@ -210,7 +210,7 @@ class EventFeeds:
             await self._rounds.stop()
 
     def after(self, place: Place) -> list[_Entry] | None:
-        """The ring's entries behind a position. None: it is older than the ring."""
+        """The ring's entries after a position. None: it is older than the ring."""
         if place < self._ring_after:
             return None
         found: list[_Entry] = []
@@ -285,7 +285,7 @@ class Feed:
     ) -> None:
         self._feeds = feeds
         self._store = store
-        self._wishes = (namespace, topics)
+        self._selection = (namespace, topics)
         self._place, self._index = (position(page.last), -1) if after is None else after
         self._decoder = _Decoder()
         self._woken = asyncio.Event()
@@ -331,7 +331,7 @@ class Feed:
         if not self.leaves_ring and (entries := self._feeds.after(self._place)) is not None:
             if entries:
                 self._place, self._index = entries[-1].place, -1
-            return [batch for entry in entries if (batch := entry.batch(self._wishes)) is not None]
+            return [batch for entry in entries if (batch := entry.batch(self._selection)) is not None]
         before = self._place
         if self._index >= 0 and before > (0, 0):  # in the middle of an entry: read that entry again
             before = (before[0], before[1] - 1) if before[1] else (before[0] - 1, LAST_PLACE)
@@ -355,10 +355,10 @@ class Feed:
         return found
 
     def _taken(self, entry: _Entry) -> Batch | None:
-        """Advance behind an entry. Returns what this listener does not have yet."""
+        """Advance past an entry. Returns what this listener does not have yet."""
         skipped = self._index if entry.place == self._place else -1
         self._place, self._index = entry.place, -1
-        return entry.after(skipped, self._wishes)
+        return entry.after(skipped, self._selection)
 
 
 def _gap(reason: str) -> Batch:

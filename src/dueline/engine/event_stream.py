@@ -5,7 +5,7 @@ only while somebody listens: a listener renews the *interest*, a time until whic
 
     listen --announced--> every member begins to record --append, every 50 ms or as a beat--> stream --read--> listeners
 
-What is missing in the stream is behind a gap, an entry of the stream as well:
+Where events are missing, there is a gap, which is an entry of the stream, too:
 
     new       a member began to record, or nobody listened for a while: what happened before is not in the stream
     lost      a member lost events, or was silent for SILENT_MS while somebody listened: it may have been killed

@@ -3,7 +3,7 @@
 A tombstone keeps an id taken for a minute, but a server that was stopped may repeat a send hours later. So a partition
 keeps one fence per schedule: the newest version that it knows of, and the last occurrence that was decided here. A send
 of an occurrence that is not later returns KEPT. One of an older version is refused (VERSION_MISMATCH). A skip writes a
-time that is no occurrence: if no other record is left, this tells it from a send.
+time at which nothing occurs: if no other record is left, this distinguishes it from a send.
 """
 
 from __future__ import annotations

@@ -66,8 +66,8 @@ class JobCalls:
         return await awaited(self.post_ack, topic, refs)
 
     def post_ack(self, topic: Topic, refs: Sequence[Ref], done: Done) -> None:
-        """Ack jobs: `done` gets their outcomes, or the error. May raise an error, too. Jobs of several partitions leave
-        the line here, and jobs that were not found in `_acked`."""
+        """Ack jobs: `done` gets their outcomes, or the error. May raise an error, too. Calls leave the line
+        here for jobs of several partitions, and in `_acked` for jobs that were not found."""
         self._checks.refs(refs)
         if len(refs) == 1 and not topic.old:
             on_reply = partial(self._acked, topic, refs, topic.map, self._topics.reads, done)
@@ -200,7 +200,7 @@ class JobCalls:
         except NotFound:
             return  # the edit finds out, and looks again
         if job.merge_key is not None:
-            raise InvalidField("a merge group has items, not a body: send with its key to add one", "body")
+            raise InvalidField("a merge group has items, not a body: to add an item, send with its merge key", "body")
 
     async def _edit_of(self, topic: Topic, partition: Partition, patch: Patch) -> Edit:
         if not changes_policy(patch):

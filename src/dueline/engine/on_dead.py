@@ -53,7 +53,7 @@ def check_on_dead(topic: str, policy: TopicPolicy) -> None:
         if on_dead.topic == topic:
             raise InvalidField("must not be the topic itself", "on_dead.topic")
         if on_dead.topic == ON_DEAD_TOPIC:
-            raise InvalidField("is reserved: give a url", "on_dead.topic")
+            raise InvalidField("is reserved: name another topic, or give a url", "on_dead.topic")
     if on_dead.url is not None:
         check_url(on_dead.url, "on_dead.url")
     if policy.dead_retain_ms is not None and policy.dead_retain_ms < ON_DEAD_KEEP_MS:

@@ -41,7 +41,7 @@ def check_target(target: PushTarget, checks: Checks) -> None:
     at_most(MAX_SECRETS, target.secrets, "secrets")
     for secret in target.secrets:
         if not (secret.isascii() and secret.isprintable() and 1 <= len(secret) <= MAX_SECRET_CHARS):
-            raise InvalidField("is not a secret", "secrets")
+            raise InvalidField(f"must each have 1 to {MAX_SECRET_CHARS} printable ASCII characters", "secrets")
     if not _NAME.fullmatch(target.courier):
         raise InvalidField("is not the name of a courier", "courier")
 

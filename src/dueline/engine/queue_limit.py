@@ -26,7 +26,8 @@ class QueueLimit:
 
     def hold(self, jobs: int, held: int = 0) -> int:
         """Count `jobs` for a call, instead of the `held` that it counted for until now. Returns `jobs`. Raises like
-        `check`; the call then still counts for `held`. Whoever ends the call subtracts its count from `self.jobs`."""
+        `check`; the call then still counts for `held`. When the call ends, the caller subtracts the
+        count from `self.jobs`."""
         others = self.jobs - held
         if others and others + jobs > self._max_jobs:
             raise self._full()

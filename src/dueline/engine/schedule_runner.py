@@ -175,7 +175,7 @@ class ScheduleRunner:
         self._running = True
 
     async def stop(self) -> None:
-        """End after the schedules in work. Drain the waiters first, because the loops wait there."""
+        """Finish the schedules in progress, then end. Drain the waiters first, because the loops wait there."""
         self._running = False
         loops = list(self._loops.values())
         for loop in loops:

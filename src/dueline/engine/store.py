@@ -408,8 +408,8 @@ class Store(Protocol):
         ...
 
     async def fences(self, partition: Partition, cursor: bytes = b"") -> tuple[list[Fence], bytes | None]:
-        """One page of the partition's fences, and the cursor of the next one. A fence that exists during all of the
-        reading is on at least one page."""
+        """One page of the partition's fences, and the cursor of the next one. A fence that exists from the
+        first page to the last is on at least one page."""
         ...
 
     async def revive(self, partition: Partition, revive: Revive) -> list[tuple[str, Outcome]]: ...

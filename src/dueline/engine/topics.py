@@ -9,7 +9,7 @@ While a topic is expanded, it also has old partitions (engine.partition_map). A 
 this process knows that the old partition holds no job of the id's cell (`Topic.left`, engine.expansion).
 
 With `namespace_ids` the partitions belong to the namespace. Its map is the config of the topic "", which is not a real
-topic: it stands for all of them, also for callers that know only ids. The map is read before the first topic of the
+topic: it stands for all of them, even for callers that know only ids. The map is read before the first topic of the
 namespace, and each topic of the namespace has it instead of its own.
 """
 

@@ -1,7 +1,7 @@
 """The workers of a namespace, as they report themselves: the store interface. No I/O here.
 
-A worker *beats*: it says every 10 s what it is and what it runs. One that has not beaten for FORGET_MS is forgotten. A
-worker that stops says so, and is shown as stopped until then.
+A worker *beats*: every 10 s it reports what it is and what it runs. One without a beat for FORGET_MS is forgotten. A
+worker that stops reports that, and is shown as stopped until it is forgotten.
 """
 
 from __future__ import annotations

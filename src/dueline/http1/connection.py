@@ -10,7 +10,7 @@ import asyncio
 import time
 from typing import cast
 
-from .messages import IDLE_S, BadAnswer, Response, ResponseReader
+from .messages import IDLE_S, BadResponse, Response, ResponseReader
 
 
 class AsyncConnection(asyncio.Protocol):
@@ -36,7 +36,7 @@ class AsyncConnection(asyncio.Protocol):
             return
         try:
             response = self._reader.feed(data)
-        except BadAnswer as wrong:
+        except BadResponse as wrong:
             self._fail(wrong)
         else:
             self._finish(response)
@@ -51,7 +51,7 @@ class AsyncConnection(asyncio.Protocol):
         self._fail(self._lost)
 
     async def exchange(self, request: bytes, reader: ResponseReader | None = None) -> Response:
-        """Send a request and wait for its answer. Raises OSError and BadAnswer."""
+        """Send a request and wait for its answer. Raises OSError and BadResponse."""
         response = await self.send(request, reader)
         self._last = None
         return response
@@ -67,7 +67,7 @@ class AsyncConnection(asyncio.Protocol):
 
     async def leave(self, timeout_s: float) -> Response | None:
         """After `exchange` was cancelled: close the writing side, and return the answer if one still comes. The
-        connection cannot be used again. Raises OSError and BadAnswer."""
+        connection cannot be used again. Raises OSError and BadResponse."""
         assert self._transport is not None
         if self._last is not None:
             return self._last

@@ -31,7 +31,7 @@ SCHEDULED_BY_DELAY = _jobs.gauge(
 )
 HISTORY_DROPPED = _jobs.counter(
     "dueline_history_dropped_total",
-    "Entries of the histories of jobs that did not fit limits.max_history_bytes.",
+    "History entries that were not kept, because of limits.max_history_bytes.",
     _TOPIC,
     Merge.MAX,
 )
@@ -75,7 +75,7 @@ SCHEDULE_OCCURRENCES = _schedules.counter(
 )
 SCHEDULE_LATENESS = _schedules.histogram(
     "dueline_schedule_lateness_seconds",
-    "How much later than its due time the job of an occurrence was sent. 0: ahead, as it should be.",
+    "How much later than its due time the job of an occurrence was sent. 0: it was sent ahead, as planned.",
     (),
     (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60),
 )

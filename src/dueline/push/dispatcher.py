@@ -86,7 +86,7 @@ class Dispatcher:
         back_off = (FIRST_BACK_OFF_S, LAST_BACK_OFF_S)
         self._rounds = Rounds(self._step, context.timer, f"the dispatcher failed: {'/'.join(self._name)}", back_off)
         self._loaded = False
-        self._broken = False  # as last told to the observer
+        self._broken = False  # as last reported to the observer
         self._no_instance_until_s = 0.0
         self._looks: int | None = None  # since a job found no instance; None when none has
         self._hurried = asyncio.Event()

@@ -28,7 +28,7 @@ from .._version import __version__
 from ..engine.errors import EgressRefused, InvalidField
 from ..engine.push_target import is_credential
 from ..http1.connection import AsyncConnection
-from ..http1.messages import BadAnswer, ResponseReader, request_bytes
+from ..http1.messages import BadResponse, ResponseReader, request_bytes
 from ..http1.messages import Response as Answer
 from .call import STOPPING, Call, CallFailed, Kind, Response
 from .connections import KEEP_ALIVE_S, Connections
@@ -196,7 +196,7 @@ class OutgoingCalls:
                 answer = await connection.exchange(request, reader)
                 reusable = answer.reusable
                 return answer
-            except BadAnswer as wrong:
+            except BadResponse as wrong:
                 raise _Failed("protocol", str(wrong)) from None
             except (OSError, RuntimeError):  # RuntimeError: uvloop's
                 if not used_before or call.method not in IDEMPOTENT:  # the server may have closed it while it was idle

@@ -84,7 +84,7 @@ class Reports:
         self._known_at_s = self._timer.time()
 
     async def stop(self) -> None:
-        """Wait for the report in progress; what could not be written is dropped."""
+        """Wait for the report in progress; reports that are not written by then are dropped."""
         if self._task is not None:
             await asyncio.wait([self._task])
         if self._again is not None:

@@ -152,7 +152,7 @@ def mismatches(store: StoreFacts) -> Iterator[str]:
 
 
 def may_evict(store: StoreFacts, facts: NodeFacts) -> str | None:
-    """Why a primary may delete jobs: every policy but one can."""
+    """Why a primary may delete jobs: it has a memory limit and an eviction policy. None: it never does."""
     if facts.maxmemory_bytes == 0 or facts.maxmemory_policy == "noeviction":
         return None
     name, policy = shard_words(store, facts), facts.maxmemory_policy

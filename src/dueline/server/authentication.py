@@ -91,7 +91,7 @@ def without_token(url: bytes) -> tuple[bytes, bytes | None]:
 
 
 def take_token(found: Found, headers: MutableMapping[bytes, bytes], path_token: bytes | None) -> str | None:
-    """The token of a request, if it stands where its route accepts one. It is removed from `headers`, and so are all
+    """The token of a request, if it is where its route accepts one. It is removed from `headers`, and so are all
     cookies. The first of these counts: a bearer token, a token in the path, credentials of another kind (which are no
     valid token), a cookie."""
     header, cookies = headers.pop(b"authorization", None), headers.pop(b"cookie", None)

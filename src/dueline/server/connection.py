@@ -183,7 +183,7 @@ class Connection(WritingHalf):
         return self._idle_due_s
 
     def _wait_for_rest(self) -> None:
-        """A request is incomplete: limit how many of them an address has, and the time."""
+        """Limit how many incomplete requests an address has, and how long this one may take to arrive."""
         if self._admission is None or self._front.addresses.begin_request(self._admission):
             self._front.deadlines.watch(self, min(self.deadline_s, self._reader.due_s))
             return

@@ -7,8 +7,8 @@
     POST /ui/login       {"token": "..."}: puts the token into a cookie that scripts cannot read
     POST /ui/logout      removes the cookie
 
-The cookie is one more place for a token (TokenPlace.COOKIE). Who calls is decided where it always is
-(server.authentication), so a revoked or expired token ends its logins, too. The files are a fixed list of names, read
+The cookie is one more place for a token (TokenPlace.COOKIE). It is checked by server.authentication, like
+every token, so a revoked or expired token ends its logins, too. The files are a fixed list of names, read
 once from the package, so no path is ever built from a request. They are built by `make ui` from the folder `ui`.
 """
 

@@ -206,7 +206,7 @@ class Front:
         return plain_error(429, "rate_limited", message, headers=retry)
 
     def dismiss_handshake(self, transport: TlsTransport) -> None:
-        """Unregister it: its handshake is done, or it is gone."""
+        """Unregister a connection whose handshake has ended, or that was closed before that."""
         self._handshakes.discard(transport)
         self.deadlines.forget(transport)
 

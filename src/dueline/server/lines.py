@@ -66,7 +66,7 @@ class Lines:
         return await exchange.found.route.handler(exchange.request)
 
     def ended(self, exchange: Exchange, result: Response | BaseException) -> Response:
-        """What to write. A poll whose grant has ended meanwhile gives its jobs back."""
+        """The response to write. A poll whose grant has ended in the meantime gives its jobs back."""
         if exchange.actor is not None or exchange.quota is not None:
             self.left(exchange)
         found, request = exchange.found, exchange.request

@@ -11,7 +11,7 @@
     send          refuse_pending           pending jobs are counted in server.pending_jobs
 
 These limits hold per process, except the pending jobs, which are those in the store. A Quota is made of at most two
-uses: of the namespace and of the token. What nobody refers to any more is forgotten, so the clients, who choose the
+uses: of the namespace and of the token. Uses without a reference are dropped, so clients, which choose the
 namespaces, cannot fill the memory.
 """
 

@@ -1,4 +1,4 @@
-"""What a log line says about the request that it is about. No I/O."""
+"""The fields of a log line that identify its request. No I/O."""
 
 from __future__ import annotations
 

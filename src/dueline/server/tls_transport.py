@@ -123,7 +123,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         return True
 
     def write_eof(self) -> None:
-        """Say that nothing more comes. What the client still sends is read."""
+        """Send the end of the stream. Data that the client still sends are read."""
         if self._send_close_notify() and self._socket is not None:
             self._socket.write_eof()
 
@@ -194,7 +194,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             self._socket.write(self._outgoing.read())
 
     def _send_close_notify(self) -> bool:
-        """Tell the client that nothing more comes. False if that was said before."""
+        """Send close_notify: the end of our data. False if it was sent before."""
         if self._closing:
             return False
         self._closing = True
@@ -202,12 +202,12 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             try:
                 self._tls.unwrap()
             except ssl.SSLError:
-                pass  # the client has not said the same yet, which is not waited for
+                pass  # the client has not sent its own yet; we do not wait for it
         self._flush()
         return True
 
     def _fail(self, error: ssl.SSLError) -> None:
-        """What the client sent is not TLS, or not acceptable: tell it, and close."""
+        """Close, because the client sent something that is not acceptable TLS. Tell it why, if possible."""
         self._flush()
         if error.reason == "HTTP_REQUEST" and self._socket is not None:
             refusal = plain_error(400, "tls_required", "This address speaks HTTPS: write https:// in the URL.")

@@ -32,7 +32,8 @@ KILL_AFTER_S = 1.5  # after the time to stop is over
 
 
 class Orders(msgspec.Struct, frozen=True):
-    """Start parameters of a worker. `folder` is private to this server: sibling sockets and the state of the store."""
+    """Start parameters of a worker. `folder`: of this server alone, with the sockets of the
+    processes and the state of the store."""
 
     settings: Settings
     store_url: str

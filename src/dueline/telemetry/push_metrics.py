@@ -1,7 +1,8 @@
 """The push metrics of a process: calls by topic and answer, their durations, calls in flight, refused URLs.
 
 At most 200 topics have series of their own; the rest are counted together as "other". A topic that is no longer pushed
-frees its place. The dispatchers call `called`, `in_flight`, `paused` and `gone`. Whoever refuses a URL calls `denied`.
+frees its place. The dispatchers call `called`, `in_flight`, `paused` and `gone`. The code that
+refuses a URL calls `denied`.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def _of_schedules(schedules: ScheduleMetrics) -> list[Samples]:
 
 
 def of_topics(namespaced: Sequence[tuple[str, TopicView]], now_ms: int) -> list[Samples]:
-    """The jobs in the store, by topic. Only the process that is scraped reads them; they are never summed."""
+    """The jobs in the store, by topic. Only the scraped process reads them, so they are not summed over processes."""
     jobs: dict[tuple[str, ...], float] = {}
     oldest: dict[tuple[str, ...], float] = {}
     next_due: dict[tuple[str, ...], float] = {}

@@ -30,7 +30,7 @@ class TopicPlaces:
         self._most = most
 
     def fold(self, samples: Sequence[Samples], *, whole: bool) -> list[Samples]:
-        """The samples with at most so many topics. `whole`: they are those of all processes, so a topic that is not
+        """The samples with at most this many topics. `whole`: they are those of all processes, so a topic that is not
         among them gives its place back."""
         found = {_topic(labels) for one in samples if _has_topics(one) for labels in (*one.numbers, *one.buckets)}
         found.discard(OTHER)

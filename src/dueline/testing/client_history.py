@@ -38,11 +38,11 @@ T = TypeVar("T")
 
 
 class Broken(AssertionError):
-    """What clients saw violates a guarantee."""
+    """The history of a test violates a guarantee."""
 
 
 class History(h.Recorder):
-    """What all watched clients did and saw. `judged` is set once it was checked."""
+    """What all watched clients did and saw. `judged`: whether it has been checked."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -69,7 +69,7 @@ class Trouble(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         for name in ("refused", "lost", "late"):
             if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name}: a share of the calls is between 0 and 1")
+                raise ValueError(f"{name}: must be between 0 and 1, as a share of the calls")
 
 
 class FlakyStore(PostedByTask):

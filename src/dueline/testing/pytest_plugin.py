@@ -72,7 +72,7 @@ def dueline_recorder(dueline_queue: VirtualQueue) -> Recorder:
 
 @pytest.fixture
 def dueline_server(tmp_path: Path) -> Iterator[PrivateServer]:
-    """A real server of its own, with an embedded store in the test's folder."""
+    """A real server, for this test only, with an embedded store in the test's folder."""
     from .server import PrivateServer
 
     with PrivateServer(tmp_path / "dueline-server") as server:

@@ -156,7 +156,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             self._changed.notify_all()
 
     def _went_on(self, reached: Future[None]) -> None:
-        """A thread no longer waits. If its wait is not over, it left because of an exception."""
+        """A thread has stopped waiting. If its wait is still listed, an exception ended it: clean up."""
         for wait in [wait for wait in self._waits if wait.reached is reached]:
             self._leave(wait)
 

@@ -120,7 +120,8 @@ class DirectQueue(ClientQueue):
         return FolderStore(self._folder, any_thread=self._any_thread)
 
     def answer(self, call: Call[Any]) -> Awaitable[Reply]:
-        """The reply of the native API on this store, which is opened first. Raises DuelineApiError if that fails."""
+        """The reply of the native API on this store. The first call opens the store; raises DuelineApiError if that
+        fails."""
         if self._api is None:
             return self._first_answer(call)
         return self._api.answer(call.operation, self._namespace, call.params, call.request)

@@ -30,8 +30,8 @@ B = TypeVar("B")
 
 
 class Handle(Generic[P, T]):
-    """A handler of a worker. Calling it calls the undecorated function. `inner`: if a handle was decorated again, that
-    handle."""
+    """A handler of a worker. Calling it calls the undecorated function. `inner`: the handle below, if a handle was
+    decorated again."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """How a handler's run ends, and how a handler chooses its ending. No I/O.
 
     returns                      acked: done, never delivered again
-    raises                       released by the job's retry policy; where it was raised, and what, is its last error
+    raises                       released by the job's retry policy; the exception and its place are its last error
     Retry(delay="5m")            released, due again after the delay (none: by the retry policy); costs an attempt
     Snooze("1h")                 released, due again after the delay; costs no attempt (at most 100 times a job)
     Discard("no such order")     dead (rejected): kept aside, listed, can be revived

@@ -2,7 +2,7 @@
 
 A job that was pulled ahead begins as soon as a place is free, without a call in between. Until then it waits here,
 although another worker might be free. So only as many jobs are pulled ahead as should begin within a moment, judging by
-how long the last ones took. One slow job lowers their number at once, quick jobs raise it only gradually. While jobs
+how long the last ones took. One slow job lowers this number at once; quick jobs raise it only gradually. While jobs
 take long, none are pulled ahead.
 """
 
@@ -11,12 +11,12 @@ from __future__ import annotations
 import math
 
 AHEAD_S = 0.05  # how long a job may be expected to wait for a place
-PATIENCE_S = 1.0  # a job that has waited for so long is given back
+PATIENCE_S = 1.0  # a job that has waited this long is given back
 _WEIGHT = 8  # the share of one job in the mean is an eighth
 
 
 class Prefetch:
-    """`most`: the bound; 0 turns it off. `places`: how many jobs run at a time."""
+    """`most`: how many jobs may be pulled ahead; 0: none. `places`: how many jobs run at a time."""
 
     def __init__(self, most: int, places: int) -> None:
         self._most = most

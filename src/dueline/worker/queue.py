@@ -127,7 +127,7 @@ class Queue(Protocol):
         ...
 
     async def put_schedule(self, name: str, request: PutSchedule) -> Schedule:
-        """Make a schedule or replace it. With a version it raises VersionMismatch."""
+        """Create a schedule, or replace it. Raises VersionMismatch if the request names another version than it has."""
         ...
 
     async def delete_schedule(self, name: str) -> None:

@@ -23,7 +23,7 @@ LAST_WORDS_S = 1.0
 
 @runtime_checkable
 class TakesReports(Protocol):
-    """A queue that can be told about workers."""
+    """A queue that accepts reports of workers."""
 
     async def report_worker(self, name: str, report: PutWorker) -> None: ...
     async def report_stopped(self, name: str) -> None: ...

@@ -38,7 +38,7 @@ CANCEL_S = 5.0  # how long a cancelled coroutine may take to end
 CHILD_START_S = 120.0  # how long a child process may take to import its handler
 LAST_WORDS_S = 5.0  # how long the last acks and releases of a stop may take
 
-_WELL = ("done", "snoozed", "given_back")  # outcomes that are no errors
+_WELL = ("done", "snoozed", "given_back")  # outcomes that are not errors
 
 log = logging.getLogger("dueline.worker")
 

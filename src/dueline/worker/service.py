@@ -32,7 +32,7 @@ from ..api.answers import LeasedJob
 from ..client.address import shown, split
 from ..client.connection import Connection, secured
 from ..client.times import Duration, Moment, duration_ms, moment_ms
-from ..http1.messages import BadAnswer, request_bytes
+from ..http1.messages import BadResponse, request_bytes
 from .bodies import takes_texts
 from .child import call_here
 from .context import Context, refuse_in_loop
@@ -188,7 +188,7 @@ class SpringService:
                 answer = connection.exchange(request, time.monotonic() + TIMEOUT_S)
             finally:
                 connection.close()
-        except (OSError, BadAnswer) as lost:
+        except (OSError, BadResponse) as lost:
             raise SubmitFailed(f"{place} did not answer: {lost or type(lost).__name__}") from lost
         if answer.status != 200:
             raise SubmitFailed(f"{place} answered {answer.status}: {answer.body[:200]!r}", answer.status)

@@ -22,7 +22,7 @@ from ..client.idle_connections import IdleConnections
 from ..client.patience import Patience
 from ..client.retrying import retried
 from ..client.servers import Servers
-from ..http1.messages import BadAnswer, Response
+from ..http1.messages import BadResponse, Response
 from .log import warn_if_slow
 
 LEAVE_S = 2.0  # how long the server may take to end a cancelled pull
@@ -68,7 +68,7 @@ class WaitingPulls:
             if connection is not None:
                 await asyncio.shield(self._leave(call, connection))
             raise
-        except (OSError, BadAnswer) as error:
+        except (OSError, BadResponse) as error:
             if connection is not None:
                 connection.close()
             raise exchange_error(address.url, error, timeout_s, connection is not None) from error
@@ -86,7 +86,7 @@ class WaitingPulls:
                 jobs = read_answer(call, response.status, response.headers, response.body).value.jobs
                 if jobs:
                     await self._give_back(jobs)
-        except (OSError, BadAnswer, DuelineApiError):
+        except (OSError, BadResponse, DuelineApiError):
             pass  # the leases will expire
         finally:
             connection.close()

@@ -88,7 +88,7 @@ class Worker:
         for processes: one per processor). `lease`: renewed automatically while a handler runs; if this process is
         killed, its jobs are redelivered after this time. `grace`: how long handlers may continue when the worker stops.
         `prefetch`: how many jobs it may pull ahead while jobs are quick; 0: none. `ack_within`: how long an ack may
-        wait for others, so that they share a call; 0: each leaves at once.
+        wait for others, so that they share a call; 0: each is sent at once.
         `modules`: modules with TaskWorker classes. `health`: HOST:PORT for /healthz, /readyz and /metrics.
         `name`: written into the schedules that this worker declares, so that `prune_schedules` knows them; also shown
         by `dueline workers`."""
@@ -176,7 +176,7 @@ class Worker:
 
         `name`: of the schedule; default: the topic. Options as in `Client.put_schedule`: `cron` with `tz`, or `every`;
         `starts_at`, `ends_at`, `jitter`, `misfire`, `overlap`; and the policy of its jobs. The schedule is written when
-        a worker starts, if the queue does not have it like this already."""
+        a worker starts, unless the queue already has the same one."""
 
         def decorate(handle: Handle[P, T]) -> Handle[P, T]:
             if not isinstance(handle, Handle):  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dueline.http1 import messages as http1
-from dueline.http1.messages import BadAnswer, Response, ResponseReader, request_bytes
+from dueline.http1.messages import BadResponse, Response, ResponseReader, request_bytes
 
 LENGTH = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-A: 1\r\nx-a: 2\r\n\r\nhello"
 CHUNKED = (
@@ -101,7 +101,7 @@ def test_after_bytes_that_nobody_asked_for_the_connection_is_not_used_again() ->
     ],
 )
 def test_an_answer_whose_end_is_in_doubt_is_refused(data: bytes) -> None:
-    with pytest.raises(BadAnswer):
+    with pytest.raises(BadResponse):
         ResponseReader().feed(data)
 
 
@@ -117,7 +117,7 @@ def test_an_answer_without_end_is_refused(head: bytes, monkeypatch: pytest.Monke
     monkeypatch.setattr(http1, "MAX_BODY_BYTES", 20)
     reader = ResponseReader()
     reader.feed(head + b"x" * 20)
-    with pytest.raises(BadAnswer, match="more than 20 bytes"):
+    with pytest.raises(BadResponse, match="more than 20 bytes"):
         reader.feed(b"x")
 
 
@@ -125,5 +125,5 @@ def test_an_answer_without_end_is_refused(head: bytes, monkeypatch: pytest.Monke
 def test_no_bytes_make_the_reader_fail_otherwise(data: bytes) -> None:
     try:
         ResponseReader().feed(b"HTTP/1.1 200 OK\r\n" + data)
-    except BadAnswer:
+    except BadResponse:
         pass

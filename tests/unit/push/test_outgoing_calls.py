@@ -232,7 +232,7 @@ def flooding(head: bytes, flood: bytes) -> Talk:
 
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-BESIDE = "more than 65536 bytes in interim answers, chunk extensions and trailers"
+BESIDE = "more than 65536 bytes in interim responses, chunk extensions and trailers"
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ BESIDE = "more than 65536 bytes in interim answers, chunk extensions and trailer
     [
         (flooding(b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 1000), BESIDE),
         (flooding(b"", b"HTTP/1.1 103 Early Hints\r\nX: %b\r\n\r\n" % (b"x" * 4000)), BESIDE),
-        (flooding(CHUNKED + b"1;", b"x" * 65536), "a line between the chunks of the answer is too long"),
+        (flooding(CHUNKED + b"1;", b"x" * 65536), "a line between the chunks of the response is too long"),
         (flooding(CHUNKED, b"1;%b\r\nx\r\n" % (b"x" * 1000)), BESIDE),
         (flooding(CHUNKED + b"0\r\n", b"X-Trailer: %b\r\n" % (b"x" * 900)), BESIDE),
     ],
@@ -332,15 +332,18 @@ async def test_an_excerpt_is_text_whatever_came() -> None:
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhal",
             "the connection ended before the answer did",
         ),
-        (b"SSH-2.0-OpenSSH_9.2p1\r\n\r\n", "the answer does not begin like HTTP/1.1"),
-        (b"\x00\xff\xfe garbage \r\n\r\n", "the answer does not begin like HTTP/1.1"),
-        (b"HTTP/1.1 abc OK\r\n\r\n", "the answer does not begin like HTTP/1.1"),
-        (b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n", "the answer has a malformed header"),
-        (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000 + b"\r\n\r\n", "the head of the answer has more than 65536 bytes"),
-        (b"HTTP/1.1 200 OK\r\n" + b"X: 1\r\n" * 1000 + b"\r\n", "the answer has more than 500 headers"),
+        (b"SSH-2.0-OpenSSH_9.2p1\r\n\r\n", "the response does not begin like HTTP/1.1"),
+        (b"\x00\xff\xfe garbage \r\n\r\n", "the response does not begin like HTTP/1.1"),
+        (b"HTTP/1.1 abc OK\r\n\r\n", "the response does not begin like HTTP/1.1"),
+        (b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n", "the response has a malformed header"),
+        (
+            b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000 + b"\r\n\r\n",
+            "the head of the response has more than 65536 bytes",
+        ),
+        (b"HTTP/1.1 200 OK\r\n" + b"X: 1\r\n" * 1000 + b"\r\n", "the response has more than 500 headers"),
         (
             b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
-            "the answer changes the protocol",
+            "the response changes the protocol",
         ),
     ],
     ids=lambda value: repr(value[:40]) if isinstance(value, bytes) else None,

@@ -39,7 +39,7 @@ function fromHistory(one: HistoryEntry, made: Attempt | undefined): Entry {
 
 const fromCall = (one: Attempt): Entry => ({ ms: one.at_ms, word: t("Called"), kind: one.error ? "ready" : "done", text: t("attempt {n}", { n: one.attempt }), error: one.error, call: one });
 
-/** The history. A call belongs to the entry that ended its delivery, and is told by itself if that is not kept. */
+/** The history. A call belongs to the entry that ended its delivery, and is an entry of its own if that one is not kept. */
 function happened(past: Past): Entry[] {
   const left = new Set(past.calls);
   const entries = [...past.history.entries].reverse().map((one) => {

@@ -111,7 +111,7 @@ class Form:
             return None
         number = int(text) if len(text) < 10 and text.isascii() and text.isdigit() else _number("".join(text.split()))
         if number is None or not -(1 << bits) <= number < 1 << bits:
-            raise FrameworkRefusal(f"is not a whole number of {bits + 1} bits", name)
+            raise FrameworkRefusal(f"is not a {bits + 1}-bit integer", name)
         return number
 
     def truth(self, name: str, default: bool) -> bool:

@@ -1,7 +1,7 @@
 """From the request structs of `api` to the engine's commands. No I/O.
 
-A type says what a field can be; what only two fields together can say is checked here. The limits of the product are
-checked once, in the engine.
+The type of a field restricts its values; rules about two fields together are checked here. The limits of the product
+are checked once, in the engine.
 """
 
 from __future__ import annotations

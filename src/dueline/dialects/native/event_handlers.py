@@ -1,6 +1,6 @@
 """Events over HTTP: one page of JSON per call, or one answer that does not end (server-sent events).
 
-    id: 1763430000000-0-2                        the position behind this event; Last-Event-ID continues there
+    id: 1763430000000-0-2                        the position after this event; Last-Event-ID continues there
     event: job                                   hello (first), job, topic, gap
     data: {"at_ms":1763430000000,"what":"sent","topic":"orders",...}
 

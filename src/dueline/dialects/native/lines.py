@@ -1,7 +1,7 @@
 """The calls of every job on the line (the fast path without coroutines, server.lines): from the bytes of a body to the
 engine's posted call, and back to bytes.
 
-What the head says (namespace, topic, media type, rights) is decided when a line is made. A list of sends leaves the
+Everything in the head (namespace, topic, media type, rights) is decided when a line is made. A list of sends leaves the
 line in `SendLine.__call__`, to the handler of the route. A pull that acks first takes the line twice.
 """
 

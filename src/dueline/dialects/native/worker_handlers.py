@@ -31,7 +31,7 @@ class WorkerHandlers:
         if len(data) > MAX_WORKER_BYTES:
             raise BodyTooLarge(f"A worker's report has at most {MAX_WORKER_BYTES} bytes.")
         if await self._is_hidden(caller, plain_name(name, "name")):
-            raise Forbidden("This name belongs to a worker whose topics this token is not valid for.", "name")
+            raise Forbidden("A worker of this name has topics for which this token is not valid.", "name")
         if not await self._engine.store.workers.beat(caller.namespace, name, data):
             raise RateLimited(f"This namespace has {MAX_WORKERS} workers already; more are not accepted.")
         return Reply(a.WorkerSeen(name=name, beat_ms=BEAT_MS))

@@ -23,7 +23,7 @@ CONNECTIONS = 4
 
 
 class RegistryHttp(HttpClient):
-    """Raises HTTPError for every status but 2xx, and URLError for any other failure."""
+    """Reads from a registry by HTTP. Raises HTTPError for every status but 2xx, and URLError for any other failure."""
 
     def __init__(self) -> None:
         logging.getLogger("httpx").setLevel(logging.WARNING)  # otherwise every lookup would be logged

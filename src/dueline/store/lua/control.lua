@@ -71,7 +71,7 @@ elseif N[1] == 4 then
   if not topic then -- with `namespace_ids` other topics share the records
     needed = needed or redis.call('HLEN', j) > extra or redis.call('HLEN', r) > extra
   end
-  needed = needed or (N[3] == 0 and M.ep and M.ep ~= blob) -- it was opened anew in the meantime
+  needed = needed or (N[3] == 0 and M.ep and M.ep ~= blob) -- it was opened again in the meantime
   if needed or N[3] == 1 then
     return reply(0, 0, 0, cmsgpack.pack({ needed and 0 or 1 }), M.ep or '')
   end

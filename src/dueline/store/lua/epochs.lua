@@ -7,7 +7,7 @@
 --        numbers   sizes of the epoch of the store and of the data version, then per partition the sizes of its texts;
 --                  1 also: the highest send number that the caller saw (-1: it knows none)
 --                  2 also: whether open found the topic listed (0/1); then confirm registers it, because the partition
---                  was told that it is (control.lua), and a removal may have come in between
+--                  has a note that it is (control.lua), and a removal may have come in between
 --        blob      epoch of the store, data version, then per partition its name, and
 --                  1: epoch that it has ("" = none), epoch that the caller knows ("" = none)   2, 4, 5: epoch
 --        epochs    name -> epoch, or ? + epoch while the partition is being opened or closed

@@ -49,7 +49,7 @@ local function field(entry, name)
   return ''
 end
 
--- Removes the oldest entries while there are too many. What one call leaves is left to the next. A full stream loses
+-- Removes the oldest entries while there are too many. If some remain, the next call removes them. A full stream loses
 -- about as much as an append adds, so it is read in small steps: an entry may have 64 KiB.
 local function trim(most, most_bytes)
   local over, gone = redis.call('XLEN', stream) - most, 0

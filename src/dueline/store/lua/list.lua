@@ -78,7 +78,7 @@ local function entries(letter, n)
     if at and tonumber(redis.call('ZSCORE', key, last)) == score then
       rank = at + 1
     else
-      rank = redis.call('ZCOUNT', key, '(' .. int(last and score or LAST), '+inf') -- waiting retries stand behind (lib/retries)
+      rank = redis.call('ZCOUNT', key, '(' .. int(last and score or LAST), '+inf') -- waiting retries follow (lib/retries)
     end
     return redis.call('ZREVRANGE', key, rank, rank + n - 1, 'WITHSCORES')
   end

@@ -22,7 +22,7 @@ repeat
   if topic ~= '' or N[1] ~= 0 then
     break
   end
-  local records, said, names = call('HMGET', j, unpack(ids)), { unpack(N) }, { unpack(ids) }
+  local records, results, names = call('HMGET', j, unpack(ids)), { unpack(N) }, { unpack(ids) }
   local named = 0
   for i = 1, #ids do
     local record = records[i]
@@ -31,12 +31,12 @@ repeat
       break
     end
     local name = sub(record, 28, 27 + read('>I2', record, 26))
-    said[2 * i - 1], said[2 * i], names[i], named = 7, #name, name, i
+    results[2 * i - 1], results[2 * i], names[i], named = 7, #name, name, i
   end
   if named < #ids then
     break
   end
-  local packed = cmsgpack.pack(said)
+  local packed = cmsgpack.pack(results)
   return pack(REPLY, 0, 0, now, 0, #packed) .. packed .. table.concat(names)
 until true
 

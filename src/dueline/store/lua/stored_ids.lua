@@ -15,7 +15,7 @@ local limit, numbers, ids = cmsgpack.unpack(ARGV[5])[1], { 1 }, {}
 if redis.call('HLEN', j) + redis.call('HLEN', r) > limit then
   return reply(0, 0, 0, cmsgpack.pack({ 0 }), '')
 end
-local named = { [''] = true } -- the permanent entry is no id
+local named = { [''] = true } -- the permanent entry is not an id
 for _, key in ipairs({ j, r }) do
   for _, id in ipairs(redis.call('HKEYS', key)) do
     if not named[id] then

@@ -31,7 +31,8 @@ class RecordSet:
         return self.last_number
 
     def close(self, version: int, closed: bool) -> None:
-        """Close it for all topics, or open it again; ignored if it was closed by a newer version."""
+        """Close the partition for all topics, or open it again. `version`: of the partition map; one older than
+        that of the last close is ignored."""
         if version >= (self.closed or 0):
             self.closed = version if closed else None
 

@@ -4,8 +4,7 @@
     partition with lower numbers       it gets a new epoch
     directory gone                     the store keeps its epoch; partitions and topics that exist are listed again
 
-At the end the time is written down (`accepted` in the meta hash). What a server saw before that time does not count any
-more.
+At the end the time is recorded (`accepted` in the meta hash). From then on, servers ignore what they saw before it.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     entry   at:6  sizes of namespace, who, action: 2 each  namespace  who  action  the other fields, as a JSON array
 
-The script sets the time and filters by the fields in front. Entries that arrive while a call is in flight are batched
-into the next one.
+The script sets the time. It filters by time, namespace, who and action, so these are not in the JSON. Entries that
+arrive while a call is in flight are batched into the next one.
 """
 
 from __future__ import annotations

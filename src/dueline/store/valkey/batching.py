@@ -9,8 +9,9 @@ The queue is bounded and shared by all callers. A client connection has one call
 that call. A call is accepted if at least its own size stays free afterwards, so large calls are refused first and leave
 room for small ones. An empty queue accepts any call. All queues of a namespace may share a limit (QueueLimit).
 
-A call that the store does not answer takes as long as the patience of a call. What waits behind it would wait as long
-again, and its caller would have given up by then. So when such a call fails, what has waited a while is refused, too.
+A call that the store does not answer takes as long as the patience of a call. The items behind it would wait as
+long again, and their callers would have given up by then. So when such a call fails, items that have waited for a while
+are refused, too.
 """
 
 from __future__ import annotations

@@ -189,7 +189,7 @@ class Calls(Attempts):
 
     def _changed(self, partition: Partition, reply: Reply) -> tuple[int, int, list[int], bytes]:
         """(now_ms, extra, numbers, blob) of a reply. Raises StalePolicy or OtherData."""
-        status, now_ms, note_ms, said, packed, answer = reply
+        status, now_ms, note_ms, extra, packed, answer = reply
         if status == 2:
             raise StalePolicy(note_ms)
         if status == 3:
@@ -197,9 +197,9 @@ class Calls(Attempts):
         if self.events is not None:
             if note_ms:
                 self.events.noted(partition, note_ms)
-            if said & 1:
+            if extra & 1:
                 self.found_unlisted(partition)
-        return now_ms, said, codec.unpack_numbers(packed), answer
+        return now_ms, extra, codec.unpack_numbers(packed), answer
 
     def found_unlisted(self, partition: Partition) -> None:
         """Note the store's report that a partition's topic is not registered."""

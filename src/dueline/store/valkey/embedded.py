@@ -215,15 +215,15 @@ class EmbeddedStore:
         """Wait while it starts and loads. False: it ended."""
         child = self._child
         assert child is not None
-        wait_s, said = 0.01, 0.0
+        wait_s, logged_s = 0.01, 0.0
         clock = asyncio.get_running_loop().time
         while child.poll() is None:
             try:
                 self.info = await self._connection.info()
             except Loading as progress:
                 self._become(StoreState.LOADING, f"loading, {progress}", pid=child.pid)
-                if clock() - said >= 1.0:
-                    said = clock()
+                if clock() - logged_s >= 1.0:
+                    logged_s = clock()
                     self._log.info("the store is loading", progress=str(progress))
             except NotThere:
                 pass

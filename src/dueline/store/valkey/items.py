@@ -31,17 +31,17 @@ def sized(text: bytes) -> bytes:
 
 def pack_item(body: bytes, kind: BodyKind, id: str | None) -> bytes:
     """An item as a send encodes it; the script adds the send number in front."""
-    said = bytes((kind,)) + sized((id or "").encode()) + body
-    return _crc.pack(zlib.crc32(said)) + said
+    content = bytes((kind,)) + sized((id or "").encode()) + body
+    return _crc.pack(zlib.crc32(content)) + content
 
 
 def unpack_item(stored: bytes) -> Item | None:
     """Decode an item stored in `g`; None: it is damaged."""
-    said = stored[9:]
-    if len(said) < 3 or zlib.crc32(said) != int.from_bytes(stored[5:9], "big"):
+    content = stored[9:]
+    if len(content) < 3 or zlib.crc32(content) != int.from_bytes(stored[5:9], "big"):
         return None
-    size = int.from_bytes(said[1:3], "big")
-    return Item(said[3 + size :], _KINDS[said[0]], said[3 : 3 + size].decode() or None)
+    size = int.from_bytes(content[1:3], "big")
+    return Item(content[3 + size :], _KINDS[content[0]], content[3 : 3 + size].decode() or None)
 
 
 def read_key(text: bytes) -> bytes:

@@ -166,7 +166,7 @@ def epoch_keys(prefix: str) -> tuple[str, ...]:
 
 
 def epoch_copies(prefix: str) -> tuple[str, ...]:
-    """Strings with the store's epoch. One lies in each eighth of a Cluster's slots, so not all are on one shard."""
+    """Strings with the store's epoch. One is in each eighth of a Cluster's slots, so not all are on one shard."""
     return tuple(f"{prefix}:{{epoch-{number}}}:copy" for number in (0, 40, 1, 41, 2, 42, 3, 43))
 
 

@@ -1,16 +1,17 @@
-"""Sends that reach the right data, and how a partition is opened and retired. `epochs` has the model.
+"""Makes sends reach the right data: opens partitions and retires them. `epochs` has the model.
 
 A partition is opened in three steps, and a process may die after each:
 
     directory   epoch handed out, not confirmed     the next process hands out another one
     partition   has the epoch and the first send    the next process finds and confirms the epoch
-    directory   confirmed, topic listed             from now on a partition without data is a lost one
+    directory   confirmed, topic listed             from now on, an empty partition has lost its data
 
 No send is answered before the directory knows the partition. Retiring goes the other way: the directory notes that
 the partition is being closed, the partition is deleted if it still has that epoch, the entry is removed. A process that
-opens it meanwhile gives it a new epoch. All this happens once per partition; usually a process meets an open one,
-learns its epoch from the refusal of its first send, and sends again. If the directory did not know the topic a moment
-ago, the partition is opened by the first send (`_send_first`). Otherwise it gets the epoch before that (`_opened`).
+opens it in the meantime gives it a new epoch. All this happens once per partition. Usually a process finds the
+partition open, learns its epoch from the refusal of its first send, and sends again. If the directory did not know the
+topic a moment ago, the first send opens the partition (`_send_first`). Otherwise the partition gets its epoch before
+that send (`_opened`).
 """
 
 from __future__ import annotations

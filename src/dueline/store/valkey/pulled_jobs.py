@@ -13,7 +13,7 @@ from .lease_tokens import token_texts
 _HEAD = struct.Struct(">xxIIxHIIHI4sddd")
 _read_head, _HEAD_BYTES = _HEAD.unpack_from, _HEAD.size
 _ID, _RECORD, _PLACE = 5, 6, 7  # where it has their sizes, and the job's number in the token
-_COUNT = 6  # where the numbers have the count of jobs; behind it are the progresses
+_COUNT = 6  # where the numbers have the count of jobs; the progresses follow it
 
 
 def decode(
@@ -59,7 +59,7 @@ def decode(
 
 
 def deaths_in(numbers: Sequence[int], blob: bytes) -> bytes:
-    """What is behind the jobs."""
+    """The bytes that follow the jobs."""
     return blob[_layout(numbers, blob)[2] + sum(numbers[_COUNT + 2 :: 2]) :]
 
 

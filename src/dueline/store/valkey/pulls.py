@@ -51,7 +51,7 @@ class Pulls:
         base = os.urandom(8)
 
         def read(reply: tuple[int, int, list[int], bytes]) -> PullOutcome | Coroutine[Any, Any, PullOutcome]:
-            now_ms, said, n, blob = reply
+            now_ms, extra, n, blob = reply
             jobs, corrupt = pulled_jobs.decode(n, blob, partition.topic, base, now_ms)
             if partition.namespace_ids:
                 self._lookup.pulled(partition, jobs)
@@ -59,7 +59,7 @@ class Pulls:
                 outcome_reports.report_pull(heard, partition, pull.credits, jobs, n, blob)
             deaths = _EXPIRED * n[3] + _EXHAUSTED * n[4] + _CORRUPT * len(corrupt)
             next_ms, more = None if n[0] < 0 else n[0], bool(n[1]) or bool(corrupt)
-            outcome = PullOutcome(jobs, next_ms, more, now_ms, not said & 2, deaths, n[2], n[5])
+            outcome = PullOutcome(jobs, next_ms, more, now_ms, not extra & 2, deaths, n[2], n[5])
             return self._without(partition, corrupt, outcome) if corrupt else outcome
 
         answered = through(read, done)

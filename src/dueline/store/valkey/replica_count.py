@@ -2,7 +2,7 @@
 
 All that follow the primary closely, because any of them may be the next primary. One is not enough: in a failover while
 the primary is alive (by hand, or a false alarm) one replica is promoted, and for a second or so the others still follow
-the old primary. What these two accept is thrown away.
+the old primary. Changes that these two accept are lost.
 
 So if fewer replicas confirm than before, the missing one may have been promoted. Changes then wait, and meanwhile the
 link asks who is the primary. Only after `SHORTFALL_S` it counts as an ordinary loss of a replica, and fewer are enough.
@@ -26,7 +26,7 @@ class ReplicaCount:
         self._asked_at_s = -ASK_EVERY_S
 
     def should_ask(self, now_s: float) -> bool:
-        """Whether it is time to ask for `INFO replication`, which `heard` takes."""
+        """Whether it is time to ask for `INFO replication`. Pass the reply to `heard`."""
         if now_s - self._asked_at_s < ASK_EVERY_S:
             return False
         self._asked_at_s = now_s

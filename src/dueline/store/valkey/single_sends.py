@@ -133,7 +133,7 @@ class SingleSends:
                 raise UnknownOutcome()
             sleep(pause_s)
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
-        status, now_ms, _, said, packed, answer = read_reply(reply)
+        status, now_ms, _, extra, packed, answer = read_reply(reply)
         if status:
             return None
         n = codec.unpack_numbers(packed)
@@ -142,7 +142,7 @@ class SingleSends:
             return None
         if outcome.code in STORED:
             self._epochs.saw(partition, outcome.version, now_ms)
-        if said & 1:
+        if extra & 1:
             self._unlisted(partition)
         if self._calls.hook.outcomes is not None:
             self._report(partition, item, outcome)

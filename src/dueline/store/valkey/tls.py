@@ -1,7 +1,7 @@
 """TLS towards a store: its settings as one value, the ssl.SSLContext that they make, and what a refusal means.
 
-A new connection uses the files as they are then, so renewed files need no restart. Whoever connects gets the value and
-calls `context` and `name_of`; nobody else knows how TLS is configured.
+A new connection uses the files as they are then, so renewed files need no restart. The code that connects gets the
+value and calls `context` and `name_of`; no other code knows how TLS is configured.
 """
 
 from __future__ import annotations

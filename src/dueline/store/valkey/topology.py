@@ -1,6 +1,6 @@
 """Who is primary for which slots: asked of the sentinels or of the nodes of a Cluster.
 
-All of them are asked side by side, because one that stands still must not hold up the others, and one may not know yet.
+All of them are asked side by side, because one that hangs must not delay the others, and one may not know yet.
 The answer with the highest epoch counts: every failover and every finished move of a slot raises it.
 """
 

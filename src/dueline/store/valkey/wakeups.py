@@ -3,7 +3,7 @@ changed.
 
 There is one subscriber connection per node, and a channel is subscribed at the primary of its slot. An announcement is
 lost only with its connection, or while its channel moves to another node. Then the channel is subscribed where it is
-now, and its callback is told once that it may have missed some.
+now, and its callback gets one call, because announcements may have been missed.
 """
 
 from __future__ import annotations

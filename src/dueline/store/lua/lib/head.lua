@@ -1,6 +1,6 @@
 -- head: the beginning of every script on a partition, after lib/time. Names KEYS and ARGV once, reads the partition's own
 -- fields once, and refuses to change anything if the clock jumped. It builds no closure and no table of fields, because
--- they cost as much as the work itself: a script may have its usual case right behind this, and lib/tools after it.
+-- they cost as much as the work itself: a script may have its usual case right after this, and lib/tools after that.
 local m, j, r, s, l, a, d, g, k = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local caller, nonce, blob, channel, permanent = ARGV[3], ARGV[4], ARGV[6], ARGV[7], ARGV[8] == '1'
 -- Namespaces with `namespace_ids`: ids are unique over all topics, so a record names its topic. `topic` is this
