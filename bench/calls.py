@@ -6,34 +6,35 @@ Pulls find jobs that are already due; acks end what those pulls have leased.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import msgspec
 
 from .loading import Orders, run
-from .servers import Server, StoreConnection
-from .usage import Meter, Usage
+
+Figure = TypeVar("Figure")
 
 CONNECTIONS = 64
 LATEST_DUE_S = 1.5  # a protocol with delays in seconds has none below 1
 
 
-class CallRounds:
-    """The rounds of one server, by kind of call."""
+class CallRounds(Generic[Figure]):
+    """The rounds of one server, by kind of call. `measured` runs a load and returns what it used."""
 
     def __init__(
         self,
-        one: Server,
+        measured: Callable[[Orders], Figure],
+        port: int,
         place: Path,
         works: Sequence[str],
         protocol: str = "native",
-        store: StoreConnection | None = None,
     ) -> None:
-        self._meter = Meter(one, store)
-        acks = str(place / f"acks-{one.port}-{protocol}")
-        self._orders = Orders("send", protocol=protocol, port=one.port, connections=CONNECTIONS, acks=acks)
-        self.used: dict[str, list[Usage]] = {work: [] for work in works}
+        self._measured = measured
+        acks = str(place / f"acks-{port}-{protocol}")
+        self._orders = Orders("send", protocol=protocol, port=port, connections=CONNECTIONS, acks=acks)
+        self.used: dict[str, list[Figure]] = {work: [] for work in works}
 
     def round(self, number: int, calls: int) -> None:
         """The first round, number 0, warms up and does not count."""
@@ -44,7 +45,7 @@ class CallRounds:
             if work == "pull":
                 self._fill(orders)
             count = calls // 2 if work in ("life", "chained") else calls
-            found = self._meter.run(msgspec.structs.replace(orders, work=work, count=count))
+            found = self._measured(msgspec.structs.replace(orders, work=work, count=count))
             if number:
                 used.append(found)
 

@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,7 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
+from . import checkouts
 
 AT_ONCE = 64
 BODY = {"order": 7, "note": "x" * 80}
@@ -32,15 +30,6 @@ FORMS: Mapping[str, tuple[int, dict[str, Any]]] = {
     f"{AT_ONCE} at once, with delay": (AT_ONCE, {"delay": 60_000}),
 }
 TIMEOUT_S = 60.0
-
-
-class Row(msgspec.Struct, frozen=True):
-    """One line of the table."""
-
-    form: str
-    product: str
-    per_send: int
-    ratio: float
 
 
 async def work(url: str, sends: int) -> None:
@@ -112,32 +101,17 @@ def counted(product: str, sends: int) -> dict[str, int]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.direct_cost", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--product", action="append", default=[], help="a checkout; may be given several times")
+    parser = checkouts.parser("bench.direct_cost", __doc__)
     parser.add_argument("--sends", type=int, default=640, help="sends per form (default %(default)s)")
-    parser.add_argument("--json", action="store_true", help="print the rows as JSON")
     parser.add_argument("--work", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.work is not None:
         asyncio.run(work(asked.work, asked.sends))
         return 0
-    if shutil.which("valgrind") is None or shutil.which("callgrind_control") is None:
-        print("valgrind is not on the PATH (Debian: apt-get install valgrind)", file=sys.stderr)
+    if not checkouts.has_valgrind():
         return 1
     products: list[str] = asked.product or [""]
-    counts = {product: counted(product, asked.sends) for product in products}
-    first = counts[products[0]]
-    rows = [
-        Row(form, product, counts[product][form], round(counts[product][form] / first[form], 3))
-        for form in FORMS
-        for product in products
-    ]
-    if asked.json:
-        print(json.dumps([msgspec.to_builtins(row) for row in rows], indent=2))
-        return 0
-    print(f"{'form':<28}{'per send':>10}{'ratio':>8}   (instructions of the sending process)")
-    for row in rows:
-        print(f"{row.form:<28}{row.per_send:>10,}{row.ratio:>8.3f}   {row.product}")
+    checkouts.show({product: counted(product, asked.sends) for product in products}, "the sending process", asked.json)
     return 0
 
 

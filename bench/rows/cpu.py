@@ -14,7 +14,7 @@ from ..calls import CallRounds
 from ..report import Line, at_most
 from ..servers import folder, server
 from ..sizes import Sizes
-from ..usage import Usage, median
+from ..usage import Meter, Usage, median
 
 TARGETS = {"send": (19, 12), "pull": (21, 13), "ack": (19, 14), "life": (60, 45), "chained": (60, 45)}
 NAMES = {
@@ -31,7 +31,7 @@ def cpu(sizes: Sizes) -> list[Line]:
     with contextlib.ExitStack() as stack:
         place = stack.enter_context(folder())
         servers = [stack.enter_context(server(product=product)) for product in products]
-        sides = [CallRounds(one, place, list(TARGETS)) for one in servers]
+        sides = [CallRounds(Meter(one).run, one.port, place, list(TARGETS)) for one in servers]
         for number in range(sizes.cpu_rounds + 1):
             for side in sides if number % 2 else sides[::-1]:
                 side.round(number, sizes.cpu_calls)

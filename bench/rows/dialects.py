@@ -18,7 +18,7 @@ from ..calls import CallRounds
 from ..report import Line, at_most, middle, percentile
 from ..servers import Client, folder, server
 from ..sizes import Sizes
-from ..usage import Usage, median
+from ..usage import Meter, Usage, median
 
 CAMELLIA = "/camellia/delayQueue"
 CAMELLIA_DELAY_MS = 60
@@ -33,7 +33,10 @@ CALLS = {
 
 def dialects(sizes: Sizes) -> list[Line]:
     with folder() as place, server() as one:
-        rounds = {name: CallRounds(one, place, list(CALLS["ouqiang"]), name) for name in ("native", *CALLS)}
+        meter = Meter(one)
+        rounds = {
+            name: CallRounds(meter.run, one.port, place, list(CALLS["ouqiang"]), name) for name in ("native", *CALLS)
+        }
         for number in range(sizes.cpu_rounds + 1):
             for side in rounds.values():
                 side.round(number, sizes.cpu_calls)

@@ -21,7 +21,7 @@ from ..calls import CallRounds
 from ..report import Line
 from ..servers import StoreConnection, folder, server
 from ..sizes import Sizes
-from ..usage import Usage, median
+from ..usage import Meter, Usage, median
 
 JEMALLOC = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2"
 NOT_HERE = {"port", "unixsocketperm", "daemonize", "databases", "save", "enable-debug-command"}
@@ -37,14 +37,16 @@ WORKS = {"send": "a send", "life": "a whole life"}
 def stores(sizes: Sizes) -> list[Line]:
     with contextlib.ExitStack() as stack:
         place = stack.enter_context(folder())
-        rounds: dict[str, CallRounds] = {}
+        rounds: dict[str, CallRounds[Usage]] = {}
         for name, (binary, options) in _kinds(place).items():
             node = PrivateValkey(options=options, binary=binary)
             stack.enter_context(node)
             one = stack.enter_context(server(place / f"server-{len(rounds)}", store=node.url))
             connection = StoreConnection(Path(node.url.removeprefix("unix://")))
             stack.callback(connection.close)
-            rounds[f"{_version(connection)}, {name}"] = CallRounds(one, place, list(WORKS), store=connection)
+            rounds[f"{_version(connection)}, {name}"] = CallRounds(
+                Meter(one, connection).run, one.port, place, list(WORKS)
+            )
         for number in range(min(sizes.rounds, MOST_ROUNDS) + 1):
             for side in rounds.values() if number % 2 else reversed(rounds.values()):
                 side.round(number, min(MOST_CALLS, sizes.cpu_calls * CALLS))
