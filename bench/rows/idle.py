@@ -14,6 +14,7 @@ from ..usage import cpu_s
 
 CALM_PER_S = 20
 CALM_WITHIN_S = 60.0
+AFTER_MINUTE_S = 5.0
 
 
 class Cost(msgspec.Struct, frozen=True):
@@ -57,7 +58,9 @@ def idle_cost(one: Server, quiet_s: float) -> Cost:
 
 
 def _until_calm(store: StoreConnection) -> float:
-    """Wait until the work caused by the sends is done. A store that does not become idle is measured as it is."""
+    """Wait until the work caused by the sends is done. A store that does not become idle is measured as it is. The
+    charts count the pending jobs once more after the last minute in which something happened."""
+    time.sleep(60 - time.time() % 60 + AFTER_MINUTE_S)
     begun_s = time.monotonic()
     while time.monotonic() - begun_s < CALM_WITHIN_S:
         store.settle()
