@@ -218,7 +218,7 @@ _SEND_FIELDS: dict[str, Callable[[dict[str, Any], Any], None]] = {
 
 
 def with_attempts(options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The options, with a `retry` that is a number replaced by `max_attempts`. Raises ValueError."""
+    """The options. A `retry` that is a number becomes `max_attempts`. Raises ValueError."""
     retries = options.get("retry")
     if not isinstance(retries, int) or isinstance(retries, bool):
         return options

@@ -386,7 +386,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = msgspec.field(default_factory=dict)
 
     def served(self) -> dict[str, DialectSettings]:
-        """The dialects that this server serves, by name. If it checks tokens, a foreign one must say who may call."""
+        """The dialects that this server serves, by name. If it checks tokens, it serves a foreign dialect only if the
+        dialect's settings say who may call it."""
         tokens = self.server.auth == "tokens"
         return {name: one for name, one in self.dialects.by_name().items() if one.is_served(tokens)}
 

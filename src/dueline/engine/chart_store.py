@@ -17,9 +17,10 @@ MAX_TOPICS = 500  # of a namespace that have a row in the same minute; the other
 
 
 class ChartRow(msgspec.Struct, frozen=True):
-    """What happened in one minute (since 1970) in a namespace, or in one of its topics ("": in those without a row of
-    their own). `counts` has the same length everywhere (engine.charts). `pending`: live jobs of the namespace at its
-    end, None if nobody counted them."""
+    """What happened in one minute in a namespace, or in one of its topics. `minute`: counted since 1970. `topic`: None
+    in the namespace's row, "" in the row that the topics without one of their own share. `counts` has the same length
+    everywhere (engine.charts). `pending`: live jobs of the namespace at the minute's end, None if nobody counted them.
+    """
 
     namespace: str
     minute: int

@@ -121,7 +121,7 @@ class Sender:
     async def _send(
         self, namespace: str, name: str, command: Send, grant: Grant, counting: Awaitable[None] | None = None
     ) -> Sent:
-        """Store one job, whatever has to be done first. `counting`: the limit was asked, and must be awaited."""
+        """Store one job, whatever has to be done first. `counting`: the limit's answer, if it was asked already."""
         id = new_id() if command.id is None else command.id
         try:
             topic = self._topics.known(namespace, name) or await self._topics.load(namespace, name)

@@ -224,7 +224,7 @@ class Tokens:
         return NewToken(await self._change(id, caller, rotated), text)
 
     async def revoke(self, id: str, caller: Grant) -> Token:
-        """End the token. When this returns, no server accepts it. It may be repeated."""
+        """End the token. When this returns, no server accepts it. The call may be repeated."""
 
         def revoked(token: Token, now_ms: int) -> Token:
             return token if token.revoked_at_ms is not None else replace(token, revoked_at_ms=now_ms, secrets=())

@@ -146,8 +146,8 @@ class Dashboard:
 
 
 def cookie(request: Request, token: str, max_age_s: int) -> str:
-    """The cookie for the page that made the request. Its Origin says whether it has TLS, ours or a proxy's. Then the
-    prefix __Host- makes browsers refuse a cookie that another host, or a page without TLS, has set."""
+    """The cookie for the page that made the request. Its Origin says whether the page has TLS, ours or a proxy's. If it
+    has, the prefix __Host- makes browsers refuse a cookie that another host, or a page without TLS, has set."""
     text = f"{COOKIE}={token}; Path=/; Max-Age={max_age_s}; HttpOnly; SameSite=Strict"
     is_secure = request.headers.get("origin", "").startswith("https://")
     return f"__Host-{text}; Secure" if is_secure else text

@@ -174,7 +174,7 @@ def check_media(request: Request) -> None:
 
 
 def decoded(decode: Callable[[bytes], Any], body: bytes) -> Any:
-    """The value of a body in JSON. Raises BadJson and its kind."""
+    """The value of a body in JSON. Raises BadRequest: BadJson, or an error that names the field."""
     if not body.isascii():
         try:
             body.decode()
