@@ -140,7 +140,7 @@ def _database(path: str, kind: Kind) -> int:
     if not text:
         return 0
     if not text.isdecimal():
-        raise ValueError("the database is a number, such as redis://127.0.0.1:6379/1")
+        raise ValueError("the database must be a number, as in redis://127.0.0.1:6379/1")
     if kind is Kind.CLUSTER and int(text):
         raise ValueError("a Cluster has only the database 0")
     return int(text)

@@ -60,7 +60,7 @@ def test_an_address_is_read_whole(url: str, address: StoreAddress) -> None:
         ("redis:h", "must begin with one of"),
         ("redis://:pw@h1,h2", "redis:// takes one address"),
         ("redis+sentinel://:pw@h1:1,h2:2", "name the service"),
-        ("redis+sentinel://:pw@h1:1/jobs/x", "the database is a number"),
+        ("redis+sentinel://:pw@h1:1/jobs/x", "the database must be a number"),
         ("redis+cluster://:pw@h1/3", "a Cluster has only the database 0"),
         ("redis+cluster://:pw@h1:1,,h2", "write each node as host or host:port"),
         ("redis+cluster://:pw@h1:65536", "write each node as host or host:port"),

@@ -184,7 +184,7 @@ class VirtualQueue:
         """Run a coroutine on the queue's event loop, let as much time pass as it needs, and return its result."""
         if self.loop.inside:
             work.close()
-            raise RuntimeError("this is the queue's own event loop: await it")
+            raise RuntimeError("this is the queue's own event loop: await the coroutine instead")
         running: Future[T] = asyncio.run_coroutine_threadsafe(work, self.loop)
         return self.loop.wait_for(running)
 
