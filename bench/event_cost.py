@@ -14,7 +14,6 @@ import argparse
 import asyncio
 import json
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -29,6 +28,8 @@ from dueline.engine.job import BodyKind, Partition, State
 from dueline.engine.policy import Backoff, JobPolicy
 from dueline.engine.store import Code, OnConflict, SendItem, SendOutcome
 from dueline.store.memory import MemoryStore
+
+from .checkouts import has_valgrind
 
 NS = "default"
 BATCH = 24
@@ -111,8 +112,7 @@ def main() -> int:
     if asked.work is not None:
         print(asyncio.run(work(asked.events, tuple(asked.work.split(",")))))
         return 0
-    if shutil.which("valgrind") is None:
-        print("valgrind is not on the PATH (Debian: apt-get install valgrind)", file=sys.stderr)
+    if not has_valgrind():
         return 1
     few, many = BATCH, BATCH * (1 + asked.events // BATCH)
     rows = [

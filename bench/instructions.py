@@ -14,7 +14,6 @@ import argparse
 import asyncio
 import json
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -30,6 +29,8 @@ from dueline.engine.store import Code, Credit, Edit, OnConflict, Pull, Ref, Rele
 from dueline.store.valkey.embedded import EmbeddedStore
 from dueline.store.valkey.embedded_files import default_binary
 from dueline.store.valkey.store import ValkeyStore
+
+from .checkouts import has_valgrind
 
 POLICY = JobPolicy(None, 20, 60_000, 30 * 86_400_000, Backoff(1_000, 2.0, 3_600_000, 0.1))
 KEPT = msgspec.structs.replace(POLICY, retain_ms=300_000, keep_body=True)
@@ -217,8 +218,7 @@ def main() -> int:
     parser.add_argument("--by", help="the name of the consumer, for the history")
     parser.add_argument("--json", action="store_true", help="print the rows as JSON")
     asked = parser.parse_args()
-    if shutil.which("valgrind") is None or shutil.which("callgrind_control") is None:
-        print("valgrind is not on the PATH (Debian: apt-get install valgrind)", file=sys.stderr)
+    if not has_valgrind():
         return 1
     with tempfile.TemporaryDirectory(prefix="dueline-instructions-") as folder:
         limits = Limits(max_history_bytes=0) if asked.no_history else Limits()

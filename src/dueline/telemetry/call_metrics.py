@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-
 from ..metrics import table
 from ..metrics.metric import Histogram, Samples
 
@@ -22,8 +20,7 @@ class HttpMetrics:
         if durations is None:
             key = (route, method if method in METHODS else "other", status)
             durations = self._durations.setdefault(key, Histogram(table.HTTP_REQUEST_DURATION))
-        durations.counts[bisect_left(durations.bounds, seconds)] += 1  # observe() without a call
-        durations.total += seconds
+        durations.observe(seconds)
 
     def samples(self) -> list[Samples]:
         counts: dict[tuple[str, ...], float] = {}
